@@ -1,0 +1,262 @@
+"""Jobs: one structure of arrays, and a friendly view of a single job.
+
+Symbols are those of the design, section 2: ``r_j`` is ``rollout_s``, ``t_j`` is
+``train_s``, ``s_j`` is ``sync_s``, ``T_j`` is ``solo_s`` and ``D_j`` is ``deadline_s``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from instances.errors import InputError
+
+__all__ = [
+    "FLOAT_FIELDS",
+    "INT_FIELDS",
+    "MODES",
+    "OPTIONAL_FIELDS",
+    "Job",
+    "JobTable",
+    "solo_seconds",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+MODES: Final = ("sync", "one-step", "async")
+
+FLOAT_FIELDS: Final = (
+    "arrival_s",
+    "duration_s",
+    "slo",
+    "rollout_s",
+    "train_s",
+    "sync_s",
+    "rollout_state_gb",
+    "train_state_gb",
+    "rollout_switch_s",
+    "train_switch_s",
+    "sync_gb",
+)
+INT_FIELDS: Final = ("rollout_nodes", "train_nodes")
+_NUMBERS: Final = (*FLOAT_FIELDS, *INT_FIELDS)
+#: Known columns that may be absent; ``NaN`` marks an empty cell.
+OPTIONAL_FIELDS: Final = (
+    "model_b",
+    "max_tokens",
+    "prompts_per_step",
+    "samples_per_prompt",
+    "rollout_p50_s",
+    "rollout_p95_s",
+    "train_p50_s",
+    "train_p95_s",
+    "response_p50_tokens",
+    "response_p95_tokens",
+    "response_p99_tokens",
+)
+
+
+def solo_seconds(rollout_s: float, train_s: float, sync_s: float, mode: str = "sync") -> float:
+    """Return T_j, the seconds of one iteration of a job that runs alone.
+
+    Parameters
+    ----------
+    rollout_s, train_s, sync_s : float
+        Worst-case phase seconds r_j, t_j and s_j.
+    mode : {"sync", "one-step", "async"}
+        ``sync``: r + t + s. ``one-step`` (one step off policy): max(r, t, (r + t + s) / 2),
+        design section 10. ``async``: max(r, t); the pools run side by side and the weight
+        transfer is overlapped.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    if mode == "one-step":
+        return max(rollout_s, train_s, (rollout_s + train_s + sync_s) / 2)
+    if mode == "async":
+        return max(rollout_s, train_s)
+    return rollout_s + train_s + sync_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One RL post-training job; units are in the names, meanings in design section 2."""
+
+    job_id: str
+    rollout_s: float
+    train_s: float
+    slo: float
+    arrival_s: float = 0.0
+    duration_s: float = 3600.0
+    sync_s: float = 0.0
+    rollout_nodes: int = 1
+    train_nodes: int = 1
+    rollout_state_gb: float = 0.0
+    train_state_gb: float = 0.0
+    rollout_switch_s: float = 0.0
+    train_switch_s: float = 0.0
+    sync_gb: float = 0.0
+    mode: str = "sync"
+
+    @property
+    def solo_s(self) -> float:
+        """T_j: iteration seconds when the job runs alone (switches excluded)."""
+        return solo_seconds(self.rollout_s, self.train_s, self.sync_s, self.mode)
+
+    @property
+    def deadline_s(self) -> float:
+        """D_j = sigma_j T_j: the largest mean iteration time the SLO allows, seconds."""
+        return self.slo * self.solo_s
+
+    @property
+    def iterations(self) -> float:
+        """Iterations in ``duration_s`` when the job runs alone; may be fractional."""
+        return self.duration_s / self.solo_s
+
+
+def _frozen(values: object, dtype: type, length: int, name: str) -> npt.NDArray[np.generic]:
+    array: npt.NDArray[np.generic] = np.array(values, dtype=dtype, copy=True)
+    if array.shape != (length,):
+        raise InputError(f"Expected {name} of shape ({length},), got {array.shape}.")
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobTable:
+    """Jobs as a structure of read-only arrays, one entry per job, in arrival order.
+
+    All float arrays are ``(n_jobs,) float64``, node counts ``(n_jobs,) int64``. The table
+    copies what it is given and sets the copies read-only; change it with :meth:`replace`.
+    Values are trusted here: :mod:`instances.trace` validates what comes from outside.
+
+    Attributes
+    ----------
+    optional : mapping of str to (n_jobs,) float64
+        Known optional columns that were present (see ``OPTIONAL_FIELDS``), NaN where empty.
+    extra : mapping of str to tuple of str
+        Unknown columns, kept as text and carried to the outputs.
+    estimated : mapping of str to (n_jobs,) bool
+        Per column, which cells were estimated rather than given.
+    """
+
+    job_id: tuple[str, ...]
+    arrival_s: FloatArray
+    duration_s: FloatArray
+    slo: FloatArray
+    rollout_s: FloatArray
+    train_s: FloatArray
+    sync_s: FloatArray
+    rollout_nodes: IntArray
+    train_nodes: IntArray
+    rollout_state_gb: FloatArray
+    train_state_gb: FloatArray
+    rollout_switch_s: FloatArray
+    train_switch_s: FloatArray
+    sync_gb: FloatArray
+    mode: tuple[str, ...]
+    optional: Mapping[str, FloatArray] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    estimated: Mapping[str, BoolArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.job_id)
+        put = object.__setattr__
+        put(self, "job_id", tuple(self.job_id))
+        put(self, "mode", tuple(self.mode))
+        if len(self.mode) != n:
+            raise InputError(f"Expected {n} modes, got {len(self.mode)}.")
+        for name in FLOAT_FIELDS:
+            put(self, name, _frozen(getattr(self, name), np.float64, n, name))
+        for name in INT_FIELDS:
+            put(self, name, _frozen(getattr(self, name), np.int64, n, name))
+        put(
+            self,
+            "optional",
+            MappingProxyType({k: _frozen(v, np.float64, n, k) for k, v in self.optional.items()}),
+        )
+        put(self, "extra", MappingProxyType({k: tuple(v) for k, v in self.extra.items()}))
+        put(
+            self,
+            "estimated",
+            MappingProxyType({k: _frozen(v, np.bool_, n, k) for k, v in self.estimated.items()}),
+        )
+
+    @classmethod
+    def from_jobs(cls, jobs: Sequence[Job]) -> JobTable:
+        """Build a table from single jobs, in the given order."""
+        columns = {f.name: [getattr(job, f.name) for job in jobs] for f in dataclasses.fields(Job)}
+        return cls(**columns)  # type: ignore[arg-type]  # __post_init__ converts lists to arrays
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self.job(i) for i in range(len(self)))
+
+    def job(self, index: int) -> Job:
+        """Return job ``index`` as a :class:`Job`."""
+        cells: dict[str, Any] = {name: getattr(self, name)[index].item() for name in _NUMBERS}
+        return Job(job_id=self.job_id[index], mode=self.mode[index], **cells)
+
+    def take(self, indices: Sequence[int] | IntArray) -> JobTable:
+        """Return the jobs at ``indices``, in that order, as a new table."""
+        idx = np.asarray(indices, dtype=np.int64)
+        arrays = {name: getattr(self, name)[idx] for name in (*FLOAT_FIELDS, *INT_FIELDS)}
+        return JobTable(
+            job_id=tuple(self.job_id[i] for i in idx),
+            mode=tuple(self.mode[i] for i in idx),
+            optional={k: v[idx] for k, v in self.optional.items()},
+            extra={k: tuple(v[i] for i in idx) for k, v in self.extra.items()},
+            estimated={k: v[idx] for k, v in self.estimated.items()},
+            **arrays,
+        )
+
+    def replace(self, **changes: object) -> JobTable:
+        """Return a copy with some columns replaced."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def where_mode(self, mode: str) -> IntArray:
+        """Return the indices of the jobs of one mode, shape ``(n_matching,)``."""
+        return np.array([i for i, m in enumerate(self.mode) if m == mode], dtype=np.int64)
+
+    @cached_property
+    def solo_s(self) -> FloatArray:
+        """T_j, ``(n_jobs,)`` seconds; see :func:`solo_seconds`."""
+        out = self.rollout_s + self.train_s + self.sync_s
+        for i, mode in enumerate(self.mode):
+            if mode != "sync":
+                out[i] = solo_seconds(
+                    float(self.rollout_s[i]), float(self.train_s[i]), float(self.sync_s[i]), mode
+                )
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def deadline_s(self) -> FloatArray:
+        """D_j = sigma_j T_j, ``(n_jobs,)`` seconds."""
+        out: FloatArray = self.slo * self.solo_s
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def iterations(self) -> FloatArray:
+        """Iterations in ``duration_s`` when alone, ``(n_jobs,)``; may be fractional."""
+        out: FloatArray = self.duration_s / self.solo_s
+        out.setflags(write=False)
+        return out
+
+    def estimated_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns with at least one estimated cell, sorted."""
+        return tuple(sorted(k for k, v in self.estimated.items() if bool(np.any(v))))
