@@ -1,0 +1,120 @@
+"""What a plan is: groups with pins, period, rates and starts, over intervals of time.
+
+A plan carries everything needed to check it without solving anything (design section 3).
+Nodes are whole numbers that are unique within one group for the group's whole life;
+``rollout`` and ``train`` nodes are two name spaces. Nodes of different groups are different
+nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from instances.hardware import Cluster
+from instances.jobs import JobTable
+
+__all__ = [
+    "DURATION_CONVENTIONS",
+    "SNAPSHOT_HOURS",
+    "DedicatedNodes",
+    "Durations",
+    "GroupVersion",
+    "JobPlacement",
+    "Limits",
+    "Plan",
+]
+
+Durations = Literal["work", "wallclock", "snapshot"]
+DURATION_CONVENTIONS: Final = ("work", "wallclock")
+#: A snapshot plan is one interval of this length, so ``usd_total`` equals its $/h.
+SNAPSHOT_HOURS: Final = 1.0
+
+NodeId = int
+StartPair = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits that a plan or a bound holds for.
+
+    Attributes
+    ----------
+    max_group_size : int
+        Most jobs in a group; 0 means no limit.
+    max_rollout_nodes, max_train_nodes : int or None
+        Most nodes of a pool in one group; ``None`` means no limit.
+    max_rate : int
+        Most iterations of one job per period (1 = strict meta-iterations).
+    """
+
+    max_group_size: int = 5
+    max_rollout_nodes: int | None = None
+    max_train_nodes: int | None = None
+    max_rate: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobPlacement:
+    """One job in a group: its pins, its rate and one (rollout, train) start per iteration.
+
+    Starts are seconds on the unrolled circle: the first rollout starts in ``[0, period_s)``,
+    and each later start is not before the end of what precedes it, so a train may start
+    after ``period_s``. A start is the start of the switch where one is paid.
+    """
+
+    job_id: str
+    rollout_pins: tuple[NodeId, ...]
+    train_pins: tuple[NodeId, ...]
+    starts_s: tuple[StartPair, ...]
+    rate: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupVersion:
+    """One group between two membership changes, ``[from_s, to_s)`` seconds of the trace."""
+
+    group_id: str
+    from_s: float
+    to_s: float
+    period_s: float
+    rollout_nodes: tuple[NodeId, ...]
+    train_nodes: tuple[NodeId, ...]
+    placements: tuple[JobPlacement, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DedicatedNodes:
+    """Nodes held by one fully asynchronous job, which has no bubble to share."""
+
+    job_id: str
+    from_s: float
+    to_s: float
+    rollout_nodes: int
+    train_nodes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A whole plan: cluster, jobs, every version of every group, and the price claimed.
+
+    Attributes
+    ----------
+    durations : {"work", "wallclock", "snapshot"}
+        The convention by which stays were computed (design section 10); ``snapshot`` is one
+        interval of ``SNAPSHOT_HOURS``.
+    pins_fixed : bool
+        Whether the policy promises that a running job never changes group or nodes.
+    usd_total : float
+        Price of all nodes over all intervals, $; the checker re-derives it.
+    """
+
+    policy: str
+    durations: Durations
+    cluster: Cluster
+    jobs: JobTable
+    limits: Limits
+    groups: tuple[GroupVersion, ...]
+    usd_total: float
+    dedicated: tuple[DedicatedNodes, ...] = ()
+    pins_fixed: bool = True

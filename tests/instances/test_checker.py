@@ -1,0 +1,881 @@
+"""The checker: each rule broken by a little, hand-checked plans, and properties."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import timeit
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from instances import checker
+from instances.checker import RULES, CheckReport, Violation, check_group, check_plan, recost
+from instances.hardware import DEFAULT_CLUSTER, Cluster
+from instances.jobs import Job, JobTable
+from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits, Plan
+
+#: Two jobs on one rollout node and train nodes 0 and 3, where b shares only node 3 with a.
+#: Every phase pays its switch (0.5 and 0.25 s): a 4.5 + 2.25 + sync 1, b 3.5 + 3.25.
+#: Period 10: rollouts a [0, 4.5), b [4.5, 8); trains a [4.5, 6.75), b [8, 11.25).
+#: T_a = 7, D_a = 10.5; T_b = 6, D_b = 12. Train state on node 3: 1200 + 700 of 2000 GB.
+JOB_A = Job(
+    job_id="a",
+    rollout_s=4.0,
+    train_s=2.0,
+    sync_s=1.0,
+    slo=1.5,
+    duration_s=70.0,  # 10 iterations, in 100 s at period 10
+    train_nodes=2,
+    rollout_state_gb=500.0,
+    train_state_gb=1200.0,
+    rollout_switch_s=0.5,
+    train_switch_s=0.25,
+)
+JOB_B = dataclasses.replace(
+    JOB_A,
+    job_id="b",
+    rollout_s=3.0,
+    train_s=3.0,
+    sync_s=0.0,
+    slo=2.0,
+    duration_s=60.0,
+    train_nodes=1,
+    train_state_gb=700.0,
+)
+PLACE_A = JobPlacement(
+    job_id="a", rollout_pins=(0,), train_pins=(0, 3), starts_s=((0.0, 4.5),), rate=1
+)
+PLACE_B = JobPlacement(
+    job_id="b", rollout_pins=(0,), train_pins=(3,), starts_s=((4.5, 8.0),), rate=1
+)
+GROUP = GroupVersion(
+    group_id="g",
+    from_s=0.0,
+    to_s=100.0,
+    period_s=10.0,
+    rollout_nodes=(0,),
+    train_nodes=(0, 3),
+    placements=(PLACE_A, PLACE_B),
+)
+GROUP_USD_PER_HOUR = 8 * 1.85 + 2 * 8 * 5.28
+
+
+def plan_of(*groups: GroupVersion, jobs: tuple[Job, ...] = (JOB_A, JOB_B), **changes: Any) -> Plan:
+    """Return a plan of these groups, priced right unless ``usd_total`` is given."""
+    plan = Plan(
+        **{
+            "policy": "test",
+            "durations": "work",
+            "cluster": DEFAULT_CLUSTER,
+            "jobs": JobTable.from_jobs(jobs),
+            "limits": Limits(),
+            "groups": groups or (GROUP,),
+            "usd_total": 0.0,
+            **changes,
+        }
+    )
+    return plan if "usd_total" in changes else dataclasses.replace(plan, usd_total=recost(plan))
+
+
+def with_starts(placement: JobPlacement, *starts: tuple[float, float]) -> JobPlacement:
+    return dataclasses.replace(placement, starts_s=starts, rate=len(starts))
+
+
+def group_of(*placements: JobPlacement, **changes: Any) -> GroupVersion:
+    return dataclasses.replace(GROUP, placements=placements or GROUP.placements, **changes)
+
+
+def cluster_of(host_dram_gb: float) -> Cluster:
+    """Return the default cluster with this much DRAM on train nodes."""
+    train = dataclasses.replace(DEFAULT_CLUSTER.train, host_dram_gb=host_dram_gb)
+    return DEFAULT_CLUSTER.replace(train=train)
+
+
+def only(report: CheckReport) -> Violation:
+    """Return the single violation of a report."""
+    assert len(report.violations) == 1, [v.message for v in report.violations]
+    return report.violations[0]
+
+
+def simple_group(
+    phases: list[tuple[float, float, float]],
+    starts: list[tuple[float, float]],
+    period_s: float,
+    pins: list[tuple[int, ...]] | None = None,
+) -> tuple[GroupVersion, JobTable]:
+    """Return jobs (r, t, s) sharing train node 0, on these rollout pins, with a loose SLO."""
+    pins = pins or [(0,)] * len(phases)
+    jobs = [
+        Job(job_id=str(i), rollout_s=r, train_s=t, sync_s=s, slo=1e3, rollout_nodes=len(p))
+        for i, ((r, t, s), p) in enumerate(zip(phases, pins, strict=True))
+    ]
+    placements = tuple(
+        JobPlacement(job_id=job.job_id, rollout_pins=p, train_pins=(0,), starts_s=(pair,))
+        for job, p, pair in zip(jobs, pins, starts, strict=True)
+    )
+    nodes = tuple(sorted({n for p in pins for n in p}))
+    group = group_of(
+        *placements, period_s=period_s, rollout_nodes=nodes, train_nodes=(0,), group_id="hand"
+    )
+    return group, JobTable.from_jobs(jobs)
+
+
+def facts(violations: Iterable[Violation]) -> list[tuple[Any, ...]]:
+    """Return rule, job, node and amount of each violation."""
+    return [(v.rule, v.job_id, v.node, v.amount) for v in violations]
+
+
+def check(group: GroupVersion, jobs: JobTable, **limits: Any) -> list[Violation]:
+    return check_group(group, jobs, DEFAULT_CLUSTER, Limits(**limits))
+
+
+def test_the_base_plan_is_valid() -> None:
+    report = check_plan(plan_of())
+    assert report.ok
+    assert report.violations == ()
+    assert report.counts == {}
+    assert (report.n_groups, report.n_jobs) == (1, 2)
+    assert report.peak_nodes == {"rollout": 1, "train": 2}
+    assert report.usd_total_recomputed == pytest.approx(GROUP_USD_PER_HOUR * 100 / 3600)
+
+
+# --- Broken by a little: x beyond the limit, caught above the tolerance only -----------------
+
+
+def late_arrival(x: float) -> Plan:
+    return plan_of(jobs=(dataclasses.replace(JOB_A, arrival_s=-x), JOB_B))
+
+
+def gap(x: float) -> Plan:
+    """Job b, alone in its own group, is absent for x seconds after 40 s."""
+    place = dataclasses.replace(PLACE_B, starts_s=((0.0, 3.0),))
+    one = group_of(place, train_nodes=(3,), period_s=6.0, to_s=40.0)
+    two = dataclasses.replace(one, from_s=40.0 + x, to_s=60.0 + x)
+    return plan_of(one, two, jobs=(JOB_B,))
+
+
+def double(x: float) -> Plan:
+    """Job b is in two groups during x seconds (pins may change)."""
+    plan = gap(-x)
+    other = dataclasses.replace(plan.groups[1], group_id="h")
+    return plan_of(plan.groups[0], other, jobs=(JOB_B,), pins_fixed=False)
+
+
+def residency(x: float) -> Plan:
+    return plan_of(cluster=cluster_of(1900.0 - x))
+
+
+def early_train(x: float) -> Plan:
+    return plan_of(group_of(with_starts(PLACE_A, (0.0, 4.5 - x)), PLACE_B))
+
+
+def early_next_rollout(x: float) -> Plan:
+    """Job a's sync of 3.25 + x seconds ends x after its next rollout starts."""
+    job = dataclasses.replace(JOB_A, sync_s=3.25 + x, duration_s=10 * (9.25 + x))
+    return plan_of(jobs=(job, JOB_B))
+
+
+def overlap(x: float) -> Plan:
+    return plan_of(group_of(PLACE_A, with_starts(PLACE_B, (4.5 - x, 8.0))))
+
+
+def wrapped_overlap(x: float) -> Plan:
+    """Train of b, [11.25 + x, 14.5 + x), runs into a's next one at 14.5 (on node 3, not 0)."""
+    return plan_of(group_of(PLACE_A, with_starts(PLACE_B, (6.5, 11.25 + x))))
+
+
+def slo(x: float) -> Plan:
+    return plan_of(jobs=(dataclasses.replace(JOB_A, slo=(10.0 - x) / 7.0), JOB_B))
+
+
+def negative_start(x: float) -> Plan:
+    return plan_of(group_of(with_starts(PLACE_A, (-x, 4.5)), PLACE_B))
+
+
+def start_past_the_period(x: float) -> Plan:
+    later = with_starts(PLACE_B, (5.0, 8.5))
+    return plan_of(group_of(with_starts(PLACE_A, (10.0 + x, 14.5 + x)), later))
+
+
+def versions_at_once(x: float) -> Plan:
+    """Group g serves b from x seconds before a leaves it."""
+    a = with_starts(dataclasses.replace(PLACE_A), (0.0, 4.0))
+    b = with_starts(dataclasses.replace(PLACE_B), (0.0, 3.0))
+    one = group_of(a, period_s=7.0, to_s=70.0)
+    two = group_of(b, train_nodes=(3,), period_s=6.0, from_s=70.0 - x, to_s=130.0 - x)
+    return plan_of(one, two, jobs=(JOB_A, dataclasses.replace(JOB_B, arrival_s=70.0 - x)))
+
+
+def short_wallclock_stay(x: float) -> Plan:
+    job_a = dataclasses.replace(JOB_A, duration_s=100.0 + x)
+    return plan_of(
+        jobs=(job_a, dataclasses.replace(JOB_B, duration_s=100.0)), durations="wallclock"
+    )
+
+
+def dedicated_stay(x: float) -> Plan:
+    """An async job, 2 + 1 nodes, stays x seconds less than its duration."""
+    job = Job(
+        job_id="c", rollout_s=5, train_s=5, slo=1, duration_s=50 + x, rollout_nodes=2, mode="async"
+    )
+    item = DedicatedNodes(job_id="c", from_s=0.0, to_s=50.0, rollout_nodes=2, train_nodes=1)
+    return plan_of(jobs=(JOB_A, JOB_B, job), dedicated=(item,))
+
+
+def snapshot_end(x: float) -> Plan:
+    group = group_of(from_s=7200.0, to_s=10800.0)
+    one = dataclasses.replace(PLACE_A, job_id="c", starts_s=((0.0, 4.0),))
+    other = group_of(one, group_id="h", from_s=7200.0, to_s=10800.0 - x, period_s=7.0)
+    jobs = (JOB_A, JOB_B, dataclasses.replace(JOB_A, job_id="c"))
+    return plan_of(group, other, jobs=jobs, durations="snapshot")
+
+
+LITTLE: list[tuple[Callable[[float], Plan], str, str | None, str | None, str]] = [
+    (late_arrival, "coverage", "a", None, "s"),
+    (gap, "coverage", "b", None, "s"),
+    (double, "coverage", "b", None, "s"),
+    (snapshot_end, "coverage", "c", None, "s"),
+    (residency, "residency", None, "train 3", "GB"),
+    (early_train, "precedence", "a", None, "s"),
+    (early_next_rollout, "precedence", "a", None, "s"),
+    (overlap, "overlap", "b", "rollout 0", "s"),
+    (wrapped_overlap, "overlap", "a", "train 3", "s"),
+    (slo, "slo", "a", None, "s"),
+    (negative_start, "format", "a", None, "s"),
+    (start_past_the_period, "format", "a", None, "s"),
+    (versions_at_once, "pins", None, None, "s"),
+    (short_wallclock_stay, "stay", "a", None, "s"),
+    (dedicated_stay, "mode", "c", None, "s"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "rule", "job_id", "node", "unit"), LITTLE, ids=[case[0].__name__ for case in LITTLE]
+)
+def test_a_little_beyond_a_limit(
+    build: Callable[[float], Plan], rule: str, job_id: str | None, node: str | None, unit: str
+) -> None:
+    # Tolerances: 1e-6 GB; 1e-6 s plus 1e-9 of the period or duration (here at most 1e-7 s).
+    assert check_plan(build(0.0)).ok
+    assert check_plan(build(0.9e-6)).ok
+    for x in (1.2e-6, 0.01):
+        broken = only(check_plan(build(x)))
+        assert (broken.rule, broken.job_id, broken.node, broken.unit) == (rule, job_id, node, unit)
+        assert broken.amount == pytest.approx(x, rel=1e-6, abs=1e-9)
+        assert broken.message.startswith("Expected ")
+        assert broken.message.endswith(".")
+
+
+def test_iterations_done_are_compared_relatively() -> None:
+    # 10 iterations wanted; 1e-6 relative is 1e-5 of an iteration.
+    def report(x: float) -> CheckReport:
+        return check_plan(
+            plan_of(jobs=(dataclasses.replace(JOB_A, duration_s=70 * (1 + x)), JOB_B))
+        )
+
+    assert report(0.9e-6).ok
+    assert report(-0.9e-6).ok
+    for x in (1.1e-6, -1.1e-6):
+        broken = only(report(x))
+        assert (broken.rule, broken.job_id, broken.unit) == ("stay", "a", "iterations")
+        assert broken.amount == pytest.approx(10 * abs(x), rel=1e-4)
+
+
+def test_cost_is_compared_relatively() -> None:
+    usd = GROUP_USD_PER_HOUR * 100 / 3600
+    assert check_plan(plan_of(usd_total=usd * (1 + 0.9e-9))).ok
+    broken = only(check_plan(plan_of(usd_total=usd * (1 + 1.1e-9))))
+    assert (broken.rule, broken.group_id, broken.unit) == ("cost", None, "$")
+    assert broken.amount == pytest.approx(1.1e-9 * usd, rel=1e-3)
+
+
+def test_messages_name_place_and_amount() -> None:
+    broken = only(check_plan(residency(104.2)))
+    assert broken.message == (
+        "Expected train state on train node 3 of group 'g' <= 1795.8 GB, got 1900 "
+        "(104.2 GB too much)."
+    )
+    assert (broken.group_id, broken.from_s) == ("g", 0.0)
+    assert only(check_plan(slo(1.0))).message == (
+        "Expected iteration time of job 'a' in group 'g' <= 9 s, got 10 (1 s too long)."
+    )
+
+
+# --- Whole numbers and names: each case has one fault, and a neighbour without it --------------
+
+THREE = dataclasses.replace(JOB_A, train_nodes=3)
+WIDE = dataclasses.replace(JOB_A, rollout_nodes=2)
+ONE_STEP = dataclasses.replace(JOB_A, mode="one-step", slo=1.0)  # refused, its SLO not judged
+ASYNC = dataclasses.replace(JOB_A, mode="async")
+HELD = DedicatedNodes(job_id="c", from_s=0.0, to_s=70.0, rollout_nodes=1, train_nodes=2)
+JOB_C = dataclasses.replace(ASYNC, job_id="c")
+WITH_C = (JOB_A, JOB_B, JOB_C)
+HELD_SYNC = dataclasses.replace(JOB_C, mode="sync")
+
+
+def hold(**changes: Any) -> dict[str, Any]:
+    return {"jobs": WITH_C, "dedicated": (dataclasses.replace(HELD, **changes),)}
+
+
+def grouped(*placements: JobPlacement, **changes: Any) -> dict[str, Any]:
+    return {"groups": (group_of(*placements, **changes),)}
+
+
+def pinned(placement: JobPlacement, **changes: Any) -> JobPlacement:
+    return dataclasses.replace(placement, **changes)
+
+
+WHOLE: list[tuple[str, dict[str, Any], tuple[str, str | None, str | None, float | None]]] = [
+    # Gang: the job wants one node more than it is pinned to.
+    ("few pins", {"jobs": (THREE, JOB_B)}, ("gang", "a", None, 1)),
+    ("no rollout pins", {"jobs": (WIDE, JOB_B)}, ("gang", "a", None, 1)),
+    # Nodes.
+    ("idle node", grouped(train_nodes=(0, 3, 5)), ("nodes", None, "train 5", 1)),
+    ("alien pin", grouped(train_nodes=(3,)), ("nodes", "a", "train 0", 1)),
+    ("node twice", grouped(train_nodes=(0, 3, 0)), ("nodes", None, "train 0", 1)),
+    (
+        "pin twice",
+        grouped(pinned(PLACE_A, train_pins=(0, 3, 3)), PLACE_B),
+        ("nodes", "a", None, 1),
+    ),
+    # Rate.
+    ("rate 0", grouped(pinned(PLACE_A, rate=0, starts_s=()), PLACE_B), ("rate", "a", None, 1)),
+    ("no pair", grouped(pinned(PLACE_A, starts_s=()), PLACE_B), ("rate", "a", None, 1)),
+    # Limits: one below what the plan has.
+    ("size", {"limits": Limits(max_group_size=1)}, ("limits", None, None, 1)),
+    ("train", {"limits": Limits(max_train_nodes=1)}, ("limits", None, None, 1)),
+    ("rollout", {"limits": Limits(max_rollout_nodes=0)}, ("limits", None, None, 1)),
+    # Mode.
+    ("one-step", {"jobs": (ONE_STEP, JOB_B)}, ("mode", "a", None, 1)),
+    ("async in group", {"jobs": (ASYNC, JOB_B)}, ("mode", "a", None, 1)),
+    ("async counts", hold(train_nodes=5), ("mode", "c", None, 3)),
+    (
+        "sync dedicated",
+        {**hold(), "jobs": (JOB_A, JOB_B, HELD_SYNC)},
+        ("mode", "c", None, 1),
+    ),
+    # Coverage.
+    ("missing", {"jobs": WITH_C}, ("coverage", "c", None, 1)),
+    ("unknown held", {"jobs": (JOB_A, JOB_B), "dedicated": (HELD,)}, ("coverage", "c", None, 1)),
+    ("table repeats", {"jobs": (JOB_A, JOB_B, JOB_B)}, ("coverage", None, None, 1)),
+    # Format.
+    ("no jobs", {"groups": (GROUP, dataclasses.replace(GROUP, group_id="h", placements=(),
+        rollout_nodes=(), train_nodes=()))}, ("format", None, None, 1)),
+    ("held backwards", hold(from_s=70.0, to_s=69.0), ("format", "c", None, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected"), [c[1:] for c in WHOLE], ids=[c[0] for c in WHOLE])
+def test_whole_number_rules(
+    changes: dict[str, Any], expected: tuple[str, str | None, str | None, float | None]
+) -> None:
+    changes = dict(changes)
+    broken = [
+        v
+        for v in check_plan(plan_of(*changes.pop("groups", ()), **changes)).violations
+        if v.rule not in {"stay"} or expected[0] == "stay"  # rate 0 does no iterations
+    ]
+    assert facts(broken) == [expected]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"limits": Limits(max_group_size=2, max_rollout_nodes=1, max_train_nodes=2)},
+        {"limits": Limits(max_group_size=0)},
+        hold(),
+    ],
+)
+def test_the_limits_themselves_are_allowed(changes: dict[str, Any]) -> None:
+    assert check_plan(plan_of(**changes)).ok
+
+
+def test_unknown_and_repeated_jobs_in_a_group() -> None:
+    report = check_plan(plan_of(jobs=(JOB_A,)))
+    assert [(v.rule, v.job_id, v.group_id) for v in report.violations] == [("coverage", "b", "g")]
+    twice = check_group(
+        group_of(PLACE_A, PLACE_B, PLACE_B), plan_of().jobs, DEFAULT_CLUSTER, Limits()
+    )
+    assert ("coverage", "b", None, 1) in facts(twice)
+    assert {v.rule for v in twice} == {"coverage", "overlap", "residency"}
+    # In the plan b is there once, not twice at a time: no second count of the same fault.
+    report = check_plan(plan_of(group_of(PLACE_A, PLACE_B, PLACE_B)))
+    assert report.counts == {"coverage": 1, "residency": 1, "overlap": 2}
+
+
+def test_each_rule_has_a_case_here() -> None:
+    covered = {case[1] for case in LITTLE} | {case[2][0] for case in WHOLE} | {"cost", "stay"}
+    assert covered == set(RULES)
+
+
+def test_versions_inside_another_are_each_named_once() -> None:
+    # b: [0, 40) in g, again [10, 20) and [25, 30), then [40, 60): no gap after 20 s or 30 s.
+    plan = gap(0.0)
+    inside = [
+        dataclasses.replace(plan.groups[0], from_s=at, to_s=to)
+        for at, to in ((10.0, 20.0), (25.0, 30.0))
+    ]
+    report = check_plan(plan_of(*plan.groups, *inside, jobs=(JOB_B,)))
+    assert facts(report.violations) == [
+        ("pins", None, None, 10.0),
+        ("pins", None, None, 5.0),
+        ("coverage", "b", None, 10.0),
+        ("coverage", "b", None, 5.0),
+        ("stay", "b", None, pytest.approx(15 / 6)),
+    ]
+
+
+def test_giving_up_a_node_is_a_change_of_pins() -> None:
+    # Job a keeps one of its two train nodes: its gang is short, and its pins changed.
+    one = group_of(pinned(PLACE_A, starts_s=((0.0, 4.0),)), period_s=7.0, to_s=35.0)
+    two = dataclasses.replace(
+        one,
+        from_s=35.0,
+        to_s=70.0,
+        train_nodes=(0,),
+        placements=(pinned(one.placements[0], train_pins=(0,)),),
+    )
+    broken = check_plan(plan_of(one, two, jobs=(JOB_A,))).violations
+    assert facts(broken) == [("gang", "a", None, 1.0), ("pins", "a", "train 3", 1.0)]
+
+
+def test_pins_change_group_or_node() -> None:
+    # b alone: 5 iterations at period 6 on train node 3, then 5 more on node 0.
+    here = group_of(
+        pinned(PLACE_B, starts_s=((0.0, 3.0),)), train_nodes=(3,), period_s=6.0, to_s=30.0
+    )
+    there = dataclasses.replace(here, from_s=30.0, to_s=60.0)
+    moved = dataclasses.replace(
+        there, train_nodes=(0,), placements=(pinned(here.placements[0], train_pins=(0,)),)
+    )
+    elsewhere = dataclasses.replace(there, group_id="h")
+    assert check_plan(plan_of(here, there, jobs=(JOB_B,))).ok
+    broken = only(check_plan(plan_of(here, moved, jobs=(JOB_B,))))
+    assert (broken.rule, broken.group_id, broken.job_id, broken.node, broken.from_s) == (
+        "pins", "g", "b", "train 0", 30.0,
+    )  # fmt: skip
+    assert broken.message == ("Expected train pins of job 'b' in group 'g' to stay [3], got [0].")
+    broken = only(check_plan(plan_of(here, elsewhere, jobs=(JOB_B,))))
+    assert (broken.rule, broken.group_id, broken.job_id) == ("pins", "h", "b")
+    for second in (moved, elsewhere):  # a policy that may move jobs
+        assert check_plan(plan_of(here, second, jobs=(JOB_B,), pins_fixed=False)).ok
+
+
+# --- Hand-checked plans ------------------------------------------------------------------------
+
+SYNC_PHASES = [(5.0, 2.0, 2.0), (5.0, 3.0, 3.0), (1.0, 6.0, 0.0)]
+#: Period 11.5. Rollouts [0, 5), [5, 10), [10, 11). Trains [7.5, 9.5), [10, 13), [13, 19), that is
+#: around the circle [1.5, 7.5), [7.5, 9.5), [10, 1.5). Job 0 ends its sync at 11.5 = its next
+#: rollout; job 1 at 16 <= 16.5; job 2 at 19 <= 21.5.
+SYNC_STARTS = [(0.0, 7.5), (5.0, 10.0), (10.0, 13.0)]
+
+
+def test_sync_example_at_its_least_period_and_squeezed() -> None:
+    assert check(*simple_group(SYNC_PHASES, SYNC_STARTS, 11.5)) == []
+    # At 11: job 0's sync ends at 11.5, and train 2 around the circle is [2, 8), over [7.5, 9.5).
+    broken = check(*simple_group(SYNC_PHASES, SYNC_STARTS, 11.0))
+    assert facts(broken) == [
+        ("precedence", "0", None, pytest.approx(0.5)),
+        ("overlap", "0", "train 0", pytest.approx(0.5)),
+    ]
+
+
+def test_gang_example_at_34() -> None:
+    # All rollout pins pairwise intersect: rollouts one after the other take 34 in any order.
+    # Each train follows its rollout: [5, 8), [8, 12), [19, 25), [25, 30), [34, 37) = [0, 3).
+    phases = [(5.0, 3.0, 0.0), (3.0, 4.0, 0.0), (11.0, 6.0, 0.0), (6.0, 5.0, 0.0), (9.0, 3.0, 0.0)]
+    pins: list[tuple[int, ...]] = [(0, 1, 2), (1, 2), (0, 1, 2), (0, 1), (0, 2)]
+    starts = [(0.0, 5.0), (5.0, 8.0), (8.0, 19.0), (19.0, 25.0), (25.0, 34.0)]
+    assert check(*simple_group(phases, starts, 34.0, pins)) == []
+    # At 33 the last rollout [25, 34) meets the first on the nodes they share, 0 and 2.
+    broken = check(*simple_group(phases, starts, 33.0, pins))
+    assert facts(broken) == [
+        ("overlap", "0", "rollout 0", pytest.approx(1.0)),
+        ("overlap", "0", "rollout 2", pytest.approx(1.0)),
+    ]
+
+
+def test_orders_alone_do_not_fix_the_period() -> None:
+    # A = (5, 1), B = (1, 5): at 6, B's rollout is [5, 6) and its train [6, 11) = [0, 5).
+    phases = [(5.0, 1.0, 0.0), (1.0, 5.0, 0.0)]
+    assert check(*simple_group(phases, [(0.0, 5.0), (5.0, 6.0)], 6.0)) == []
+    broken = check(*simple_group(phases, [(0.0, 5.0), (5.0, 6.0)], 5.9))
+    assert {v.rule for v in broken} == {"precedence", "overlap"}
+
+
+def test_a_phase_longer_than_the_period_overlaps_itself() -> None:
+    broken = check(*simple_group([(12.0, 1.0, 0.0)], [(0.0, 12.0)], 10.0))
+    assert facts(broken) == [
+        ("precedence", "0", None, 3.0),
+        ("overlap", "0", "rollout 0", 2.0),
+    ]
+
+
+def test_a_long_arc_meets_every_arc_inside_it() -> None:
+    # Rollout of 0 is [0, 9); 1 is [2, 3), 2 is [5, 6): only pairs with 0 meet.
+    group, jobs = simple_group(
+        [(9.0, 1.0, 0.0), (1.0, 1.0, 0.0), (1.0, 1.0, 0.0)],
+        [(0.0, 9.0), (2.0, 3.0), (5.0, 6.0)],
+        10.0,
+    )
+    broken = check(group, jobs)
+    assert facts(broken) == [
+        ("overlap", "1", "rollout 0", 1.0),
+        ("overlap", "2", "rollout 0", 1.0),
+    ]
+
+
+def test_multi_rate_chain() -> None:
+    # Period 6: a = (1, 1, 1) twice, rollouts [0, 1) [3, 4), trains [1, 2) [4, 5), no slack at all;
+    # b = (2, 1, 1) once, rollout [1, 3), train [3, 4). a iterates in 3 = T_a.
+    a = Job(job_id="a", rollout_s=1, train_s=1, sync_s=1, slo=1.0)
+    b = Job(job_id="b", rollout_s=2, train_s=1, sync_s=1, slo=1.5)
+    jobs = JobTable.from_jobs([a, b])
+
+    def group(*starts: tuple[float, float]) -> GroupVersion:
+        return group_of(
+            pinned(PLACE_A, train_pins=(0,), starts_s=starts, rate=2),
+            pinned(PLACE_B, train_pins=(0,), starts_s=((1.0, 3.0),)),
+            period_s=6.0,
+            train_nodes=(0,),
+        )
+
+    good = group((0.0, 1.0), (3.0, 4.0))
+    assert check(good, jobs, max_rate=2) == []
+    # In 100 s at period 6, a does 2 * 100 / 6 iterations of 3 s, b 100 / 6 of 4 s.
+    timed = (
+        dataclasses.replace(a, duration_s=100.0),
+        dataclasses.replace(b, duration_s=400.0 / 6),
+    )
+    assert check_plan(plan_of(good, jobs=timed, limits=Limits(max_rate=2))).ok
+    assert facts(check(good, jobs)) == [("rate", "a", None, 1.0)]
+    # The second rollout a little early: before the first sync ends, and inside b's rollout.
+    early = check(group((0.0, 1.0), (2.75, 4.0)), jobs, max_rate=2)
+    assert facts(early) == [
+        ("precedence", "a", None, 0.25),
+        ("overlap", "a", "rollout 0", 0.25),
+    ]
+    # The second train a little late: its sync ends after the next period's first rollout.
+    late = check(group((0.0, 1.0), (3.0, 4.25)), jobs, max_rate=2)
+    assert facts(late) == [("precedence", "a", None, 0.25)]
+    # One pair for rate 2.
+    short = check(group((0.0, 1.0)), jobs, max_rate=2)
+    assert facts(short) == [("rate", "a", None, 1.0)]
+
+
+def test_switches_are_paid_on_shared_nodes_only() -> None:
+    # a alone needs 7 s without switches; with b on train node 3 only, a's train pays, rollout not.
+    alone = group_of(pinned(PLACE_A, starts_s=((0.0, 4.0),)), period_s=7.0)
+    assert check(alone, plan_of().jobs) == []
+    apart = group_of(
+        pinned(PLACE_A, starts_s=((0.0, 4.0),)),
+        pinned(PLACE_B, rollout_pins=(1,), starts_s=((3.25, 6.25),)),
+        rollout_nodes=(0, 1),
+        period_s=9.5,
+    )
+    assert check(apart, plan_of().jobs) == []
+    early = dataclasses.replace(
+        apart,
+        placements=(apart.placements[0], pinned(apart.placements[1], starts_s=((3.0, 6.0),))),
+    )
+    assert facts(check(early, plan_of().jobs)) == [("overlap", "b", "train 3", 0.25)]
+
+
+def test_colocated_breaks_gang_only() -> None:
+    # Both phases on the job's train nodes, no rollout nodes at all.
+    group = group_of(
+        pinned(PLACE_A, rollout_pins=(), starts_s=((0.0, 4.0),)),
+        rollout_nodes=(),
+        period_s=7.0,
+        to_s=70.0,
+    )
+    broken = only(check_plan(plan_of(group, jobs=(JOB_A,))))
+    assert (broken.rule, broken.job_id, broken.amount, broken.unit) == ("gang", "a", 1.0, "nodes")
+
+
+# --- A replay of several versions ----------------------------------------------------------------
+
+
+def replay_plan(durations: str) -> Plan:
+    """Job a alone [0, 100), with b [100, 300), alone [300, 340); async c has 2 + 1 nodes.
+
+    work: a does 100/7 + 200/10 + 40/7 = 40 iterations (280 s alone), b does 20 (120 s alone).
+    wallclock: a stays 340 s, b 200 s. c stays its 100 s under both, [50, 150).
+    """
+    alone = group_of(pinned(PLACE_A, starts_s=((0.0, 4.0),)), period_s=7.0)
+    both = group_of(from_s=100.0, to_s=300.0)
+    work = durations == "work"
+    jobs = (
+        dataclasses.replace(JOB_A, duration_s=280.0 if work else 340.0),
+        dataclasses.replace(
+            JOB_C, arrival_s=50.0, duration_s=100.0, rollout_nodes=2, train_nodes=1
+        ),
+        dataclasses.replace(JOB_B, arrival_s=100.0, duration_s=120.0 if work else 200.0),
+    )
+    held = DedicatedNodes(job_id="c", from_s=50.0, to_s=150.0, rollout_nodes=2, train_nodes=1)
+    last = dataclasses.replace(alone, from_s=300.0, to_s=340.0)
+    return plan_of(alone, both, last, jobs=jobs, dedicated=(held,), durations=durations)
+
+
+@pytest.mark.parametrize("durations", ["work", "wallclock"])
+def test_replay_of_several_versions(durations: str) -> None:
+    plan = replay_plan(durations)
+    report = check_plan(plan)
+    assert report.violations == ()
+    assert (report.n_groups, report.n_jobs) == (3, 3)
+    assert report.peak_nodes == {"rollout": 3, "train": 3}  # versions of g never add up
+    usd = GROUP_USD_PER_HOUR * 340 / 3600 + (2 * 8 * 1.85 + 8 * 5.28) * 100 / 3600
+    assert report.usd_total_recomputed == recost(plan) == pytest.approx(usd)
+    # The same intervals under the other convention: both sync jobs' stays are wrong.
+    other = dataclasses.replace(plan, durations="wallclock" if durations == "work" else "work")
+    broken = check_plan(other).violations
+    assert [(v.rule, v.job_id) for v in broken] == [("stay", "a"), ("stay", "b")]
+    # The middle version missing: a gap for a, b nowhere, less to pay, fewer iterations.
+    cut = dataclasses.replace(plan, groups=(plan.groups[0], plan.groups[2]))
+    report = check_plan(cut)
+    assert report.counts == {"coverage": 2, "stay": 1, "cost": 1}
+    assert report.violations[0].amount == 200.0
+
+
+# --- Properties ----------------------------------------------------------------------------------
+
+seconds = st.integers(1, 400).map(lambda n: n / 16)
+
+
+@st.composite
+def sequential(draw: st.DrawFn, gap_s: float = 0.0) -> tuple[GroupVersion, JobTable]:
+    """Jobs one after the other on random pins: rollout, gap, train, sync; period = the sum."""
+    jobs, placements, at = [], [], 0.0
+    for i in range(draw(st.integers(1, 5))):
+        pins = [
+            tuple(sorted(draw(st.sets(st.integers(0, 3), min_size=1, max_size=3)))) for _ in "rt"
+        ]
+        job = Job(
+            job_id=f"j{i}",
+            rollout_s=draw(seconds),
+            train_s=draw(seconds),
+            sync_s=draw(seconds),
+            slo=1e6,
+            rollout_nodes=len(pins[0]),
+            train_nodes=len(pins[1]),
+            rollout_switch_s=draw(seconds),
+            train_switch_s=draw(seconds),
+            train_state_gb=400.0,
+        )
+        train_at = at + job.rollout_switch_s + job.rollout_s + gap_s
+        placements.append(
+            JobPlacement(
+                job_id=job.job_id,
+                rollout_pins=pins[0],
+                train_pins=pins[1],
+                starts_s=((at, train_at),),
+            )
+        )
+        jobs.append(job)
+        at = train_at + job.train_switch_s + job.train_s + job.sync_s
+    nodes = [
+        tuple(sorted({n for p in placements for n in getattr(p, f"{pool}_pins")}))
+        for pool in ("rollout", "train")
+    ]
+    group = group_of(*placements, period_s=at, rollout_nodes=nodes[0], train_nodes=nodes[1])
+    return group, JobTable.from_jobs(jobs)
+
+
+@given(sequential(), st.floats(0.0, 1e4), st.floats(1.0, 50.0))
+def test_sequential_rotated_and_stretched_plans_are_valid(
+    case: tuple[GroupVersion, JobTable], turn_s: float, stretch: float
+) -> None:
+    group, jobs = case
+    assert check(group, jobs) == []
+
+    def rotate(placement: JobPlacement) -> JobPlacement:
+        rollout_at, train_at = placement.starts_s[0]
+        first = (rollout_at + turn_s) % group.period_s
+        return with_starts(placement, (first, first + train_at - rollout_at))
+
+    rotated = dataclasses.replace(group, placements=tuple(map(rotate, group.placements)))
+    assert check(rotated, jobs) == []
+    stretched = dataclasses.replace(
+        group,
+        period_s=group.period_s * stretch,
+        placements=tuple(
+            with_starts(p, (p.starts_s[0][0] * stretch, p.starts_s[0][1] * stretch))
+            for p in group.placements
+        ),
+    )
+    assert check(stretched, jobs) == []
+    tight = jobs.replace(slo=np.ones(len(jobs)))
+    assert {v.rule for v in check(stretched, tight)} <= {"slo"}
+
+
+@given(sequential(gap_s=2.0), st.data())
+def test_moving_one_start_within_and_beyond_its_slack(
+    case: tuple[GroupVersion, JobTable], data: st.DataObject
+) -> None:
+    # Each train may start up to 2 s earlier when its job's rollout switch is paid (the gap),
+    # and by the unpaid switch more when it is not.
+    group, jobs = case
+    i = data.draw(st.integers(0, len(jobs) - 1))
+    p, job = group.placements[i], jobs.job(i)
+    users = [n for q in group.placements for n in q.rollout_pins]
+    paid = any(users.count(n) > 1 for n in p.rollout_pins)
+    slack = 2.0 + (0.0 if paid else job.rollout_switch_s)
+    rollout_at, train_at = p.starts_s[0]
+
+    def moved(by_s: float) -> list[Violation]:
+        q = with_starts(p, (rollout_at, train_at - by_s))
+        return check(
+            group_of(
+                *group.placements[:i],
+                q,
+                *group.placements[i + 1 :],
+                period_s=group.period_s,
+                rollout_nodes=group.rollout_nodes,
+                train_nodes=group.train_nodes,
+            ),
+            jobs,
+        )
+
+    assert moved(data.draw(st.floats(0.0, slack))) == []
+    beyond = data.draw(st.floats(1e-5, 0.5))
+    broken = [v for v in moved(slack + beyond) if v.rule == "precedence"]
+    assert [v.job_id for v in broken] == [job.job_id]
+    assert broken[0].amount == pytest.approx(beyond, abs=1e-9)
+
+
+@given(
+    st.integers(4, 12),
+    st.lists(st.tuples(st.integers(0, 11), st.integers(0, 12)), min_size=1, max_size=4),
+)
+def test_overlap_equals_counting_seconds(period: int, rollouts: list[tuple[int, int]]) -> None:
+    # Whole seconds: two phases share a node iff some second of the circle is taken twice.
+    taken = [0] * period
+    for start, length in rollouts:
+        for second in range(start, start + length):
+            taken[second % period] += 1
+    group, jobs = simple_group(
+        [(float(length), 0.0, 0.0) for _, length in rollouts],
+        [(float(start % period), float(start % period + length)) for start, length in rollouts],
+        float(period),
+    )
+    broken = [v for v in check(group, jobs) if v.rule == "overlap"]
+    assert bool(broken) == (max(taken) > 1)
+    # Pairs (and laps) in excess of one per second, when no arc laps the circle.
+    if all(length <= period for _, length in rollouts):
+        assert sum(v.amount or 0.0 for v in broken) == sum(n * (n - 1) // 2 for n in taken)
+
+
+# --- Malformed plans never raise -----------------------------------------------------------------
+
+wild = st.sampled_from(
+    [0.0, -1.0, 1.0, 3.5, 10.0, 100.0, 1e-300, 1e300, -1e308, 1e308, math.inf, -math.inf, math.nan]
+)
+nodes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
+placements = st.builds(
+    JobPlacement,
+    job_id=st.sampled_from(["a", "b", "c", "?"]),
+    rollout_pins=nodes,
+    train_pins=nodes,
+    starts_s=st.lists(st.tuples(wild, wild), max_size=3).map(tuple),
+    rate=st.sampled_from([-1, 0, 1, 2, 10**400]),
+)
+versions = st.builds(
+    GroupVersion,
+    group_id=st.sampled_from(["g", "h"]),
+    from_s=wild,
+    to_s=wild,
+    period_s=wild,
+    rollout_nodes=nodes,
+    train_nodes=nodes,
+    placements=st.lists(placements, max_size=3).map(tuple),
+)
+held = st.builds(
+    DedicatedNodes,
+    job_id=st.sampled_from(["a", "c", "?"]),
+    from_s=wild,
+    to_s=wild,
+    rollout_nodes=st.sampled_from([-1, 0, 1, 10**400]),
+    train_nodes=st.integers(0, 3),
+)
+wild_jobs = st.tuples(
+    st.builds(Job, job_id=st.just("a"), rollout_s=wild, train_s=wild, slo=wild, sync_s=wild,
+              arrival_s=wild, duration_s=wild, train_state_gb=wild, rollout_switch_s=wild),
+    st.just(JOB_B),
+    st.builds(Job, job_id=st.sampled_from(["b", "c"]), rollout_s=wild, train_s=wild, slo=wild,
+              mode=st.sampled_from(["sync", "one-step", "async"])),
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(versions, max_size=3).map(tuple),
+    st.lists(held, max_size=2).map(tuple),
+    wild_jobs,
+    st.sampled_from(["work", "wallclock", "snapshot"]),
+    st.booleans(),
+    wild,
+)
+def test_wild_plans_never_raise(
+    groups: tuple[GroupVersion, ...],
+    dedicated: tuple[DedicatedNodes, ...],
+    jobs: tuple[Job, ...],
+    durations: str,
+    pins_fixed: bool,
+    number: float,
+) -> None:
+    plan = plan_of(
+        jobs=jobs,
+        dedicated=dedicated,
+        durations=durations,
+        pins_fixed=pins_fixed,
+        usd_total=number,
+        cluster=cluster_of(number),
+    )
+    report = check_plan(dataclasses.replace(plan, groups=groups))
+    assert not report.ok  # b has no valid home in any of these
+    for v in report.violations:
+        assert v.rule in RULES
+        assert v.amount is None or math.isfinite(v.amount)
+        assert v.message.startswith("Expected ")
+    assert sum(report.counts.values()) == len(report.violations)
+    assert list(report.counts) == [rule for rule in RULES if rule in report.counts]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -3.0])
+def test_bad_periods_and_numbers_are_format_violations(bad: float) -> None:
+    jobs = plan_of().jobs
+    assert "format" in {v.rule for v in check(group_of(period_s=bad), jobs)}
+    assert "format" in {v.rule for v in check(group_of(to_s=bad), jobs)}
+    if not math.isfinite(bad):
+        late = group_of(with_starts(PLACE_A, (0.0, bad)), PLACE_B)
+        assert [(v.rule, v.job_id) for v in check(late, jobs)] == [("format", "a")]
+    if bad != 0.0:
+        broken = check(GROUP, jobs.replace(train_s=np.array([bad, 3.0])))
+        assert [(v.rule, v.job_id) for v in broken] == [("format", "a")]
+
+
+def test_the_checker_imports_only_the_plan_types() -> None:
+    source = Path(checker.__file__).read_text(encoding="utf-8")
+    lines = [s for s in source.splitlines() if s.startswith(("import ", "from "))]
+    ours = {s.split()[1] for s in lines if s.split()[1].split(".")[0] in ("instances", "models")}
+    assert ours == {"instances.hardware", "instances.jobs", "instances.plan"}
+
+
+def test_a_replay_can_afford_a_check_after_every_event() -> None:
+    group, jobs = simple_group(
+        [(5.0, 3.0, 0.0)] * 5, [(6.0 * i, 6.0 * i + 5.0) for i in range(5)], 30.0
+    )
+    index = {job_id: i for i, job_id in enumerate(jobs.job_id)}
+
+    def run() -> list[Violation]:
+        return check_group(group, jobs, DEFAULT_CLUSTER, Limits(), index=index)
+
+    assert run() == []
+    # Quiet machine: about 30 microseconds; the bound only catches a change of complexity.
+    assert min(timeit.repeat(run, number=100, repeat=5)) / 100 < 2e-3
