@@ -1,0 +1,750 @@
+"""Every rule of a trace: the exact message, the line an editor shows, and nothing less."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from instances.errors import InputError
+from instances.hardware import DEFAULT_CLUSTER, NodeType
+from instances.jobs import JobTable
+from instances.network import sync_seconds
+from instances.trace import TraceError, jobs_from_frame, read_trace
+
+GOOD = {
+    "job_id": "a17",
+    "arrival_s": "0",
+    "duration_s": "3600",
+    "slo": "1.5",
+    "rollout_s": "100",
+    "train_s": "50",
+    "model_b": "7",
+}
+
+
+def csv_text(*rows, without=()):
+    """Return CSV text; each row changes the good job, ``without`` leaves columns out."""
+    columns = [c for c in GOOD if c not in without]
+    for row in rows:
+        columns += [c for c in row if c not in columns and c not in without]
+    lines = [",".join(columns)]
+    for i, row in enumerate(rows):
+        cells = {**GOOD, "job_id": f"j{i}", **row}
+        lines.append(",".join(_quoted(cells.get(c, "")) for c in columns))
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text):
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that reads a text as a trace file."""
+
+    def call(text, suffix="csv", **options):
+        path = tmp_path / f"jobs.{suffix}"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_trace(path, **options).jobs
+
+    return call
+
+
+@pytest.fixture
+def refused(read):
+    """Return a function that reads a text and returns the TraceError it must raise."""
+
+    def call(text, suffix="csv", **options):
+        with pytest.raises(TraceError) as caught:
+            read(text, suffix, **options)
+        return caught.value
+
+    return call
+
+
+def messages(error):
+    first, *rest = str(error).splitlines()
+    assert len(rest) == len(error.faults)
+    assert f"{error.total} fault" in first
+    return rest
+
+
+# One bad cell in an otherwise good row on line 3: (column, cell, expected message).
+SEPARATORS = " Write numbers without separators, with a point before decimals."
+CELLS = [
+    ("train_s", "-3", "Expected train_s > 0, got '-3'"),
+    ("train_s", "0", "Expected train_s > 0, got '0'"),
+    ("train_s", "-0.0", "Expected train_s > 0, got '-0.0'"),
+    ("train_s", "", "Expected train_s > 0, got an empty cell"),
+    ("train_s", "abc", "Expected train_s to be a number, got 'abc'"),
+    ("train_s", "nan", "Expected a finite train_s > 0, got 'nan'"),
+    ("train_s", "NaN", "Expected a finite train_s > 0, got 'NaN'"),
+    ("train_s", "-nAn", "Expected a finite train_s > 0, got '-nAn'"),
+    ("train_s", "inf", "Expected a finite train_s > 0, got 'inf'"),
+    ("train_s", "-Infinity", "Expected a finite train_s > 0, got '-Infinity'"),
+    ("train_s", "1e400", "Expected a finite train_s > 0, got '1e400'"),
+    ("train_s", "1e-400", "Expected train_s > 0, got '1e-400'"),
+    ("train_s", "1_000", "Expected train_s to be a number, got '1_000'" + SEPARATORS),
+    ("train_s", "1,000", "Expected train_s to be a number, got '1,000'" + SEPARATORS),
+    ("train_s", "1,5", "Expected train_s to be a number, got '1,5'" + SEPARATORS),
+    ("train_s", "0x10", "Expected train_s to be a number, got '0x10'"),
+    ("train_s", "1 000", "Expected train_s to be a number, got '1 000'"),
+    ("train_s", "\u0661", "Expected train_s to be a number, got '\u0661'"),  # Arabic digit one
+    ("train_s", "NA", "Expected train_s to be a number, got 'NA'"),
+    ("train_s", "true", "Expected train_s to be a number, got 'true'"),
+    ("train_s", "50s", "Expected train_s to be a number, got '50s'"),
+    ("rollout_s", "0", "Expected rollout_s > 0, got '0'"),
+    ("duration_s", "0", "Expected duration_s > 0, got '0'"),
+    ("duration_s", "", "Expected duration_s or iterations, got an empty cell"),
+    ("arrival_s", "-1", "Expected arrival_s >= 0, got '-1'"),
+    ("arrival_s", "", "Expected arrival_s >= 0, got an empty cell"),
+    ("arrival_s", "inf", "Expected a finite arrival_s >= 0, got 'inf'"),
+    ("slo", "0.99", "Expected slo >= 1, got '0.99'"),
+    ("slo", "", "Expected slo >= 1, got an empty cell"),
+    ("slo", "inf", "Expected a finite slo >= 1, got 'inf'"),
+    ("model_b", "0", "Expected model_b > 0, got '0'"),
+    ("sync_s", "-1", "Expected sync_s >= 0, got '-1'"),
+    ("sync_gb", "-1", "Expected sync_gb >= 0, got '-1'"),
+    ("rollout_state_gb", "-1", "Expected rollout_state_gb >= 0, got '-1'"),
+    ("train_switch_s", "-1", "Expected train_switch_s >= 0, got '-1'"),
+    (
+        "rollout_nodes",
+        "2.5",
+        "Expected rollout_nodes to be a whole number from 1 to 1000000, got '2.5'",
+    ),
+    ("train_nodes", "0", "Expected train_nodes to be a whole number from 1 to 1000000, got '0'"),
+    (
+        "train_nodes",
+        "1e300",
+        "Expected train_nodes to be a whole number from 1 to 1000000, got '1e300'",
+    ),
+    ("mode", "asnyc", "Expected mode to be sync, one-step or async, got 'asnyc'#async"),
+    ("mode", "one_step", "Expected mode to be sync, one-step or async, got 'one_step'#one-step"),
+    ("mode", "SYNC", "Expected mode to be sync, one-step or async, got 'SYNC'#sync"),
+    ("mode", "pipeline", "Expected mode to be sync, one-step or async, got 'pipeline'"),
+    ("mode", " ", "Expected mode to be sync, one-step or async, got ' '"),
+    ("rollout_p50_s", "-1", "Expected rollout_p50_s > 0, got '-1'"),
+    ("prompts_per_step", "x", "Expected prompts_per_step to be a number, got 'x'"),
+    ("train_p95_s", "50.5", "Expected train_p95_s <= train_s = 50, got '50.5'"),
+    (
+        "rollout_state_gb",
+        "2000.5",
+        "Expected rollout_state_gb <= 2000 (host DRAM of one H20 node), got '2000.5'",
+    ),
+    (
+        "train_state_gb",
+        "2400",
+        "Expected train_state_gb <= 2000 (host DRAM of one H800 node), got '2400'",
+    ),
+    ("slo", "1e308", "Expected a finite deadline slo x solo_s, got '1e308'"),
+]
+
+
+@pytest.mark.parametrize(("column", "cell", "message"), CELLS)
+def test_one_bad_cell_is_one_fault_in_the_projects_voice(refused, column, cell, message):
+    error = refused(csv_text({}, {column: cell}))
+    words, _, near = message.partition("#")
+    words, hint = (
+        (words.removesuffix(SEPARATORS), SEPARATORS) if SEPARATORS in words else (words, "")
+    )
+    hint = f" Did you mean '{near}'?" if near else hint
+    assert messages(error) == [f"{words} (job 'j1', line 3, column {column}).{hint}"]
+    assert error.total == 1
+    fault = error.faults[0]
+    assert (fault.row, fault.column, fault.value, fault.job_id) == (3, column, cell, "j1")
+
+
+@pytest.mark.parametrize(("column", "cell", "message"), CELLS)
+def test_json_lines_finds_the_same_fault_on_its_own_line(refused, column, cell, message):
+    rows = [{**GOOD, "job_id": "j0"}, {**GOOD, "job_id": "j1", column: cell}]
+    error = refused("\n".join(map(json.dumps, rows)), "jsonl")
+    assert error.total == 1
+    words = message.partition("#")[0].removesuffix(SEPARATORS)
+    assert messages(error)[0].startswith(f"{words} (job 'j1', line 2, column {column}).")
+
+
+@pytest.mark.parametrize(("column", "cell", "message"), CELLS)
+def test_data_frames_find_the_same_fault_in_their_row(column, cell, message):
+    rows = [{**GOOD, "job_id": "j0"}, {**GOOD, "job_id": "j1", column: cell}]
+    with pytest.raises(TraceError) as caught:
+        jobs_from_frame(pd.DataFrame(rows).fillna(""))
+    assert caught.value.total == 1
+    words = message.partition("#")[0].removesuffix(SEPARATORS)
+    assert messages(caught.value)[0].startswith(f"{words} (job 'j1', row 2, column {column}).")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "number"),
+    [
+        ("train_s", " 50\t", 50.0),
+        ("train_s", "+5e1", 50.0),
+        ("train_s", ".5", 0.5),
+        ("train_s", "5.", 5.0),
+        ("train_s", "0.1", 0.1),
+        ("train_s", "0.1000000000000000055511151231257827021181583404541015625", 0.1),
+        ("arrival_s", "0", 0.0),
+        ("slo", "1", 1.0),
+        ("sync_s", "0", 0.0),
+        ("sync_gb", "0", 0.0),
+        ("rollout_state_gb", "0", 0.0),
+        ("rollout_state_gb", "2000", 2000.0),
+        ("train_switch_s", "0", 0.0),
+        ("rollout_nodes", "2.0", 2),
+        ("rollout_nodes", "", 1),
+        ("train_nodes", "3", 3),
+    ],
+)
+def test_accepted_spellings_and_limits(read, column, cell, number):
+    jobs = read(csv_text({column: cell}))
+    assert getattr(jobs, column)[0] == number
+    assert column not in jobs.estimated
+
+
+def test_a_typed_column_of_nothing_but_true_is_not_taken_for_ones(refused):
+    error = refused(csv_text({"sync_s": "True"}, {"sync_s": "FALSE"}))
+    assert [fault.value for fault in error.faults] == ["True", "FALSE"]
+
+
+def test_an_optional_cell_with_the_word_nan_is_not_taken_for_empty(refused):
+    error = refused(csv_text({"sync_s": "nan"}, {"sync_s": ""}))
+    assert [str(fault) for fault in error.faults] == [
+        "Expected a finite sync_s >= 0, got 'nan' (job 'j0', line 2, column sync_s)."
+    ]
+
+
+# -- ids -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "job_id",
+    [
+        *("007", "NA", "nan", "null", "None", "1e5", "1.0", "true", "2024-01-01", "=1+1"),
+        *("#1", "#", "'", "-", " a ", "a b", "a,b", 'say "hi"', "é漢字🙂", "x" * 200),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_ids_stay_exactly_as_they_stand(read, job_id, suffix):
+    row = {**GOOD, "job_id": job_id}
+    text = csv_text(row) if suffix == "csv" else json.dumps(row)
+    assert read(text, suffix).job_id == (job_id,)
+
+
+def test_numeric_json_ids_keep_their_digits(read):
+    text = json.dumps(GOOD).replace('"a17"', "1.50")
+    assert read(text, "jsonl").job_id == ("1.50",)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "message"),
+    [
+        ("", "Expected a job_id that is not empty, got an empty cell (line 3, column job_id)."),
+        (
+            "  ",
+            "Expected a job_id that is not empty, got '  ' (job '  ', line 3, column job_id).",
+        ),
+        (
+            "a\x07",
+            "Expected a job_id without control characters, got 'a\\x07' "
+            "(job 'a\\x07', line 3, column job_id).",
+        ),
+        (
+            "a\nb",
+            "Expected a job_id without control characters, got 'a\\nb' "
+            "(job 'a\\nb', line 3, column job_id).",
+        ),
+        (
+            "x" * 201,
+            f"Expected a job_id of at most 200 characters, got 201, '{'x' * 77}...' "
+            f"(job '{'x' * 77}...', line 3, column job_id).",
+        ),
+        (
+            "j0",
+            "Expected a job_id used once, got 'j0', first used in line 2 "
+            "(job 'j0', line 3, column job_id).",
+        ),
+    ],
+)
+def test_refused_ids(refused, job_id, message):
+    assert messages(refused(csv_text({}, {"job_id": job_id}))) == [message]
+
+
+def test_every_repetition_of_an_id_is_counted(refused):
+    error = refused(csv_text(*[{"job_id": "same"}] * 4))
+    assert error.total == 3
+    assert [fault.row for fault in error.faults] == [3, 4, 5]
+
+
+# -- whole files ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["job_id", "arrival_s", "slo", "rollout_s", "train_s"])
+def test_missing_required_column(refused, missing):
+    error = refused(csv_text({}, without=(missing,)))
+    assert messages(error) == [f"Missing column {missing}."]
+    assert (error.faults[0].row, error.faults[0].column) == (None, missing)
+
+
+@pytest.mark.parametrize(
+    ("written", "missing"),
+    [
+        ("train_sec", "train_s"),
+        ("rollout_S", "rollout_s"),
+        ("ROLLOUT_S", "rollout_s"),
+        (" job_id", "job_id"),
+        ("arival_s", "arrival_s"),
+        ("SLO", "slo"),
+    ],
+)
+def test_a_missing_column_suggests_the_nearest_unknown_one(refused, written, missing):
+    text = csv_text({}).replace(missing, written, 1)
+    assert messages(refused(text)) == [f"Missing column {missing}. Did you mean '{written}'?"]
+
+
+def test_missing_length_suggests_either_name(refused):
+    text = csv_text({}).replace("duration_s", "iteration", 1)
+    assert messages(refused(text)) == [
+        "Missing column duration_s or iterations. Did you mean 'iteration'?"
+    ]
+
+
+def test_several_missing_columns_and_bad_cells_are_reported_together(refused):
+    error = refused(csv_text({"slo": "0"}, {"arrival_s": "x"}, without=("train_s", "job_id")))
+    assert messages(error) == [
+        "Missing column job_id.",
+        "Missing column train_s.",
+        "Expected slo >= 1, got '0' (line 2, column slo).",
+        "Expected arrival_s to be a number, got 'x' (line 3, column arrival_s).",
+    ]
+
+
+def test_estimator_columns_without_phases_say_that_it_is_not_built(refused):
+    row = {"max_tokens": "8000", "prompts_per_step": "64", "samples_per_prompt": "8"}
+    error = refused(csv_text(row, without=("rollout_s", "train_s")))
+    assert messages(error) == [
+        "Missing column rollout_s and train_s: phase estimation from model_b, max_tokens, "
+        "prompts_per_step and samples_per_prompt is not built yet; give rollout_s and train_s."
+    ]
+    assert read_ok_with_phases(row)
+
+
+def read_ok_with_phases(row):
+    return jobs_from_frame(pd.DataFrame([{**GOOD, **row}])).optional["max_tokens"][0] == 8000
+
+
+def test_duplicate_columns(refused):
+    text = csv_text({}).replace("model_b", "slo", 1)
+    assert "Expected each column name once, got 'slo' again as column 7 (line 1, column slo)." in (
+        messages(refused(text))
+    )
+
+
+def test_duplicate_unknown_columns_are_faults_too(refused):
+    lines = csv_text({}).splitlines()
+    error = refused(f"{lines[0]},team,team\n{lines[1]},x,y\n")
+    assert messages(error) == [
+        "Expected each column name once, got 'team' again as column 9 (line 1, column team)."
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\n\n", "\ufeff"])
+def test_empty_file(refused, text):
+    assert messages(refused(text)) == [
+        "Expected a header line and at least one job, got an empty file."
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
+def test_empty_json_lines(refused, text):
+    assert messages(refused(text, "jsonl")) == ["Expected at least one job, got an empty file."]
+
+
+def test_header_only(refused):
+    assert messages(refused(csv_text())) == ["Expected at least one job, got none."]
+
+
+def test_header_only_frame():
+    with pytest.raises(TraceError, match=r"Expected at least one job, got none\."):
+        jobs_from_frame(pd.DataFrame({name: [] for name in GOOD}))
+
+
+def test_semicolons_are_named(refused):
+    said = messages(refused(csv_text({}).replace(",", ";")))
+    assert "Expected commas between cells, got ';' in the header." in said
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("last", [True, False])
+def test_byte_order_mark_and_line_ends(read, refused, end, start, last):
+    text = start + csv_text({}, {"slo": "0"}, {}).replace("\n", end)
+    text = text if last else text.removesuffix(end)
+    assert [fault.row for fault in refused(text).faults] == [3]
+    good = text.replace("3600,0,", "3600,2,")
+    assert read(good).job_id == ("j0", "j1", "j2")
+
+
+def test_an_empty_first_cell_after_a_lone_carriage_return(refused):
+    # pandas alone would move the cells of line 3 to the left.
+    error = refused(csv_text({}, {"job_id": ""}).replace("\n", "\r"))
+    assert messages(error) == [
+        "Expected a job_id that is not empty, got an empty cell (line 3, column job_id)."
+    ]
+
+
+@pytest.mark.parametrize(("cut", "got"), [(-1, 6), (1, 8)])
+def test_rows_with_too_few_or_too_many_cells(refused, cut, got):
+    lines = csv_text({}, {}, {"slo": "0"}).splitlines()
+    lines[2] = lines[2] + ",9" if cut > 0 else lines[2].rsplit(",", 1)[0]
+    error = refused("\n".join(lines))
+    assert messages(error) == [
+        f"Expected 7 cells, got {got} (job 'j1', line 3).",
+        "Expected slo >= 1, got '0' (job 'j2', line 4, column slo).",
+    ]
+
+
+def test_too_few_and_too_many_cells_do_not_cancel_out(refused):
+    lines = csv_text({}, {}).splitlines()
+    error = refused("\n".join([lines[0], lines[1] + ",9", lines[2].rsplit(",", 1)[0]]))
+    assert [str(fault) for fault in error.faults] == [
+        "Expected 7 cells, got 8 (job 'j0', line 2).",
+        "Expected 7 cells, got 6 (job 'j1', line 3).",
+    ]
+
+
+def test_empty_lines_carry_no_job_but_count(read, refused):
+    lines = csv_text({}, {}, {"slo": "0"}).splitlines()
+    text = "\n".join(["", lines[0], "", lines[1], lines[2], "", "", lines[3], ""])
+    assert [fault.row for fault in refused(text).faults] == [8]
+    assert len(read(text.replace("3600,0,", "3600,1,"))) == 3
+
+
+def test_a_line_of_spaces_is_not_an_empty_line(refused):
+    lines = csv_text({}, {}).splitlines()
+    error = refused("\n".join([lines[0], "   ", lines[1]]))
+    assert messages(error) == ["Expected 7 cells, got 1 (job '   ', line 2)."]
+
+
+def test_lines_are_those_of_an_editor_after_quoted_line_breaks(read, refused):
+    # Job j0 spans lines 2 to 4, j1 is line 5, j2 spans 6 and 7, j3 is line 8.
+    rows = [{"note": "a\n\nb"}, {"slo": "0"}, {"note": "c,\n"}, {"train_s": "x"}]
+    error = refused(csv_text(*rows))
+    assert [(fault.row, fault.column) for fault in error.faults] == [(5, "slo"), (8, "train_s")]
+    good = read(csv_text(*[{"note": row.get("note", "")} for row in rows]))
+    assert good.extra["note"] == ("a\n\nb", "", "c,\n", "")
+
+
+def test_a_quote_inside_an_unquoted_cell(refused):
+    error = refused(csv_text({}, {}).replace("j1", '7" model'))
+    assert messages(error) == [
+        "Expected quotes only around a whole cell and doubled inside it, got "
+        "'7\" model,0,3600,1.5,1' (line 3). Nothing after it was read."
+    ]
+
+
+def test_text_after_a_closing_quote(refused):
+    error = refused(csv_text({}, {}).replace("j1", '"j"1'))
+    assert "quotes only around a whole cell" in str(error)
+    assert error.faults[0].row == 3
+
+
+@pytest.mark.parametrize("opened", ['"j1', '"j""1', '"""j1', '"'])
+def test_a_quote_that_never_closes_names_the_line_where_it_opens(refused, opened):
+    error = refused(csv_text({}, {}, {}).replace("j1", opened))
+    assert error.faults[0].rule == "a closing quote before the end of the file"
+    assert error.faults[0].row == 3
+
+
+def test_a_cell_of_a_megabyte_is_read(read, refused):
+    long = "x" * 1_000_000
+    assert read(csv_text({"note": long})).extra["note"] == (long,)
+    assert read(csv_text({}).replace("model_b", f"model_b,{long}").replace(",7", ",7,"))
+    with pytest.raises(InputError, match="Cannot read line 1: field larger than field limit"):
+        read(csv_text({}).replace("model_b", f'model_b,"{long}"').replace(",7", ",7,"))
+
+
+def test_only_the_first_twenty_faults_are_shown_in_order_of_row_then_column(refused):
+    rows = [{"slo": "0", "train_s": "0", "arrival_s": "-1"} for _ in range(30)]
+    error = refused(csv_text(*rows))
+    assert error.total == 90
+    assert str(error).splitlines()[0] == "jobs.csv: 90 faults, the first 20:"
+    shown = [(fault.row, fault.column) for fault in error.faults]
+    order = ["arrival_s", "slo", "train_s"]  # as in the header
+    assert shown == [(2 + k // 3, order[k % 3]) for k in range(20)]
+
+
+def test_faults_name_rows_of_the_file_although_jobs_are_sorted(refused):
+    error = refused(csv_text({"arrival_s": "9"}, {"arrival_s": "1", "slo": "0"}))
+    assert error.faults[0].row == 3
+
+
+# -- rules across cells ----------------------------------------------------------------------
+
+
+def test_exactly_one_of_duration_and_iterations_in_each_row(read, refused):
+    rows = [{"iterations": "10"}, {"duration_s": ""}, {"duration_s": "", "iterations": "10"}, {}]
+    assert messages(refused(csv_text(*rows))) == [
+        "Expected either duration_s or iterations, got both '3600' and '10' "
+        "(job 'j0', line 2, column duration_s).",
+        "Expected duration_s or iterations, got an empty cell "
+        "(job 'j1', line 3, column duration_s).",
+    ]
+    jobs = read(csv_text(*rows[2:]))
+    # solo_s = 100 + 50 + 5.88 seconds of sync: 14 GB over 20 and 400 Gb/s.
+    assert jobs.duration_s.tolist() == [10 * jobs.solo_s[0], 3600.0]
+    assert jobs.solo_s[0] == pytest.approx(155.88, abs=1e-9)
+
+
+@pytest.mark.parametrize("cell", ["0", "-1", "x", "inf"])
+def test_iterations_alone_must_be_positive(refused, cell):
+    error = refused(csv_text({"iterations": cell}, without=("duration_s",)))
+    assert [(f.row, f.column, f.value) for f in error.faults] == [(2, "iterations", cell)]
+
+
+def test_iterations_of_a_one_step_job_use_its_own_iteration_time(read):
+    row = {"mode": "one-step", "iterations": "10", "duration_s": "", "sync_s": "0"}
+    assert read(csv_text(row)).duration_s[0] == 10 * 100.0  # max(100, 50, 150 / 2)
+
+
+def test_iterations_that_overflow(refused):
+    error = refused(csv_text({"iterations": "1e308", "duration_s": ""}))
+    assert "a finite duration and number of iterations, got '1e308'" in str(error)
+
+
+CHAIN = ("response_p50_tokens", "response_p95_tokens", "response_p99_tokens", "max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("cells", "low", "high"),
+    [
+        (("9", "8", "", ""), 0, 1),
+        (("", "9", "8", ""), 1, 2),
+        (("", "", "9", "8"), 2, 3),
+        (("9", "", "8", ""), 0, 2),  # the empty p95 is skipped
+        (("9", "", "", "8"), 0, 3),
+    ],
+)
+def test_percentiles_must_not_decrease(refused, cells, low, high):
+    error = refused(csv_text(dict(zip(CHAIN, cells, strict=True))))
+    assert messages(error) == [
+        f"Expected {CHAIN[low]} <= {CHAIN[high]} = 8, got '9' (job 'j0', line 2, "
+        f"column {CHAIN[low]})."
+    ]
+
+
+def test_equal_and_missing_percentiles_are_fine(read):
+    row = {**dict.fromkeys(CHAIN, "5"), "rollout_p95_s": "100", "train_p50_s": "1"}
+    jobs = read(csv_text(row, {}))
+    assert jobs.optional["rollout_p95_s"].tolist()[0] == 100
+    assert np.isnan(jobs.optional["rollout_p95_s"][1])
+
+
+def test_a_bad_percentile_is_skipped_like_an_empty_one(refused):
+    error = refused(csv_text({"rollout_p50_s": "200", "rollout_p95_s": "x"}))
+    assert messages(error) == [
+        "Expected rollout_p50_s <= rollout_s = 100, got '200' (job 'j0', line 2, "
+        "column rollout_p50_s).",
+        "Expected rollout_p95_s to be a number, got 'x' (job 'j0', line 2, column rollout_p95_s).",
+    ]
+
+
+SMALL = DEFAULT_CLUSTER.replace(
+    rollout=NodeType(gpu=DEFAULT_CLUSTER.rollout.gpu, host_dram_gb=250.0)
+)
+
+
+def test_an_estimated_state_that_does_not_fit_says_so(refused):
+    error = refused(csv_text({}), cluster=SMALL)
+    assert messages(error) == [
+        "Expected rollout_state_gb <= 250 (host DRAM of one H20 node), got 275.7, estimated "
+        "from model_b '7' (job 'j0', line 2, column model_b)."
+    ]
+
+
+# -- estimates -------------------------------------------------------------------------------
+
+
+def test_estimates_from_model_b_are_linear_between_points_and_constant_outside(read):
+    jobs = read(csv_text(*[{"model_b": b} for b in ("7", "5", "1", "100")]))
+    # Rollout state: 3B 200, 7B 275.7 (so 5B 237.85), constant below 3B and above 70B.
+    assert jobs.rollout_state_gb.tolist() == pytest.approx([275.7, 237.85, 200.0, 490.3])
+    assert jobs.train_switch_s.tolist() == [4.1, 4.1, 4.1, 5.9]
+    assert jobs.sync_gb.tolist() == [14.0, 10.0, 2.0, 200.0]
+    assert jobs.sync_s[0] == sync_seconds(14.0, DEFAULT_CLUSTER.links)
+    assert jobs.estimated_columns() == (
+        "rollout_state_gb",
+        "rollout_switch_s",
+        "sync_gb",
+        "sync_s",
+        "train_state_gb",
+        "train_switch_s",
+    )
+    assert all(mask.all() for mask in jobs.estimated.values())
+
+
+def test_only_empty_cells_are_estimated(read):
+    jobs = read(csv_text({"rollout_state_gb": "300"}, {"rollout_state_gb": ""}))
+    assert jobs.rollout_state_gb.tolist() == [300.0, 275.7]
+    assert jobs.estimated["rollout_state_gb"].tolist() == [False, True]
+
+
+GIVEN = {
+    "rollout_state_gb": "1",
+    "train_state_gb": "1",
+    "rollout_switch_s": "1",
+    "train_switch_s": "1",
+    "sync_s": "2",
+}
+
+
+@pytest.mark.parametrize("left_out", sorted(GIVEN))
+def test_neither_column_nor_model_b_names_what_is_missing(refused, left_out):
+    given = {k: v for k, v in GIVEN.items() if k != left_out}
+    names = "sync_s, sync_gb" if left_out == "sync_s" else left_out
+    error = refused(csv_text(given, without=("model_b",)))
+    assert messages(error) == [f"Expected column {names} or model_b, got none of them."]
+
+
+def test_an_empty_cell_without_model_b_is_a_fault_of_its_row(refused):
+    error = refused(
+        csv_text({**GIVEN, "model_b": ""}, {**GIVEN, "model_b": "", "train_state_gb": ""})
+    )
+    assert messages(error) == [
+        "Expected train_state_gb or model_b, got an empty cell "
+        "(job 'j1', line 3, column train_state_gb)."
+    ]
+
+
+def test_a_bad_model_b_is_one_fault_not_six(refused):
+    error = refused(csv_text({"model_b": "x"}))
+    assert error.total == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "sync_s", "sync_gb", "estimated"),
+    [
+        ({"sync_s": "2", "sync_gb": "3"}, 2.0, 3.0, ()),
+        ({"sync_s": "2"}, 2.0, 14.0, ("sync_gb",)),
+        ({"sync_s": "2", "model_b": ""}, 2.0, 0.0, ("sync_gb",)),
+        ({"sync_gb": "10"}, 4.2, 10.0, ()),  # 80 Gb / 20 + 80 Gb / 400
+        ({"sync_gb": "0"}, 0.0, 0.0, ()),
+        ({}, 5.88, 14.0, ("sync_gb", "sync_s")),
+    ],
+)
+def test_where_sync_comes_from(read, cells, sync_s, sync_gb, estimated):
+    others = {k: v for k, v in GIVEN.items() if k != "sync_s"}
+    jobs = read(csv_text({**others, **cells}))
+    assert jobs.sync_s[0] == pytest.approx(sync_s, abs=1e-12)
+    assert jobs.sync_gb[0] == sync_gb
+    assert jobs.estimated_columns() == estimated
+
+
+# -- JSON Lines and frames ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1, 2]", "Expected a JSON object, got '[1, 2]' (line 2)."),
+        ("7", "Expected a JSON object, got '7' (line 2)."),
+        (
+            "{bad",
+            "Expected a JSON object, got '{bad' (line 2). Not valid JSON: Expecting property "
+            "name enclosed in double quotes at character 2.",
+        ),
+        (
+            "{} {}",
+            "Expected a JSON object, got '{} {}' (line 2). Not valid JSON: more text at "
+            "character 3.",
+        ),
+        ('{"slo": 1, "slo": 2}', "Expected each key once, got 'slo' twice (line 2)."),
+        (
+            "[" * 100_000,
+            f"Expected a JSON object, got '{'[' * 77}...' (line 2). Nested too deeply.",
+        ),
+    ],
+)
+def test_bad_json_lines(refused, line, message):
+    good = json.dumps(GOOD)
+    error = refused(f"{good}\n{line}\n\n{json.dumps({**GOOD, 'job_id': 'b', 'slo': 0})}\n", "jsonl")
+    assert messages(error) == [
+        message,
+        "Expected slo >= 1, got '0' (job 'b', line 4, column slo).",
+    ]
+
+
+@pytest.mark.parametrize("value", [True, False, [1], {"a": 1}])
+@pytest.mark.parametrize("column", ["train_s", "job_id", "mode", "team"])
+def test_json_booleans_and_nested_values_are_faults(refused, column, value):
+    error = refused(json.dumps({**GOOD, column: value}), "jsonl")
+    assert error.total == 1
+    assert error.faults[0].column == column
+    assert error.faults[0].value == json.dumps(value)
+
+
+def test_json_null_and_missing_keys_are_empty_cells(read, refused):
+    lines = [
+        {**GOOD, "team": "x", "sync_s": 2},
+        {**GOOD, "job_id": "b", "team": None, "sync_s": None},
+        {**GOOD, "job_id": "c"},
+    ]
+    jobs = read("\n".join(map(json.dumps, lines)), "jsonl")
+    assert jobs.extra == {"team": ("x", "", "")}
+    assert jobs.estimated["sync_s"].tolist() == [False, True, True]
+    error = refused(json.dumps({**GOOD, "slo": None}), "jsonl")
+    assert messages(error) == [
+        "Expected slo >= 1, got an empty cell (job 'a17', line 1, column slo)."
+    ]
+
+
+def test_json_numbers_are_quoted_as_written(refused):
+    text = json.dumps(GOOD).replace('"50"', "-3.00")
+    assert refused(text, "jsonl").faults[0].value == "-3.00"
+    text = json.dumps(GOOD).replace('"50"', "NaN")
+    assert "Expected a finite train_s > 0, got 'NaN'" in str(refused(text, "jsonl"))
+
+
+def test_json_text_that_no_file_can_hold(refused):
+    error = refused(json.dumps({**GOOD, "team": "\ud800"}), "jsonl")
+    assert messages(error)[0].startswith("Expected text without NUL or unpaired surrogates")
+
+
+def test_frames_take_numbers_missing_values_and_text():
+    frame = pd.DataFrame(
+        {
+            "job_id": ["007", "x", "y"],
+            "arrival_s": [5, 0, 0],
+            "duration_s": [3600.0, None, 3600],
+            "iterations": pd.array([None, 10, None], dtype="Int64"),
+            "slo": [1.5, 1, 2],
+            "rollout_s": ["100", 100, 100.0],
+            "train_s": np.array([50, 50, 50], dtype=np.float32),
+            "model_b": pd.Categorical([7, 7, 32]),
+            "team": [None, pd.NA, 3],
+        },
+        index=[9, 9, 9],
+    )
+    jobs = jobs_from_frame(frame)
+    assert isinstance(jobs, JobTable)
+    assert jobs.job_id == ("x", "y", "007")
+    assert jobs.rollout_s.tolist() == [100.0] * 3
+    assert jobs.extra == {"team": ("", "3", "")}
+
+
+def test_frames_report_rows_and_booleans():
+    frame = pd.DataFrame([{**GOOD, "slo": 0.5, "train_s": True}])
+    with pytest.raises(TraceError) as caught:
+        jobs_from_frame(frame, source="my frame")
+    assert str(caught.value).splitlines() == [
+        "my frame: 2 faults:",
+        "Expected slo >= 1, got '0.5' (job 'a17', row 1, column slo).",
+        "Expected train_s to be a number, got 'True' (job 'a17', row 1, column train_s).",
+    ]
+
+
+def test_frames_with_duplicate_or_unnamed_columns():
+    frame = pd.DataFrame([[*GOOD.values(), "x"]], columns=[*GOOD, "slo"])
+    with pytest.raises(TraceError, match="got 'slo' again as column 8"):
+        jobs_from_frame(frame)
+    with pytest.raises(InputError, match=r"Expected column names to be text, got 3\."):
+        jobs_from_frame(pd.DataFrame([GOOD]).assign(**{"z": 1}).rename(columns={"z": 3}))
