@@ -1,0 +1,262 @@
+"""Insertion of jobs into a circle of given length: the kernel of ``models.period.construct``.
+
+The circle has length ``C``. A node's busy time is a sorted list of arcs ``(start, end)`` with
+``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the union over its nodes.
+Jobs are inserted one after the other. For one job with one iteration, all pairs of a rollout
+gap and a train gap are tried; within a pair the feasible (rollout start, train start) form a
+polygon, and only its vertices are tried: there at least one phase touches a neighbour.
+The cost of a choice is the smaller leftover piece on either side plus a tenth of the gap's
+leftover, weighted by how full that pool's node is.
+
+Plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
+exceeds the work.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["first_turn", "pack", "place_one"]
+
+#: Relative slack of comparisons, far below the checker's tolerance.
+EPS: Final = 1e-10
+#: Weight of a gap's total leftover against its smaller leftover piece.
+LEFTOVER_WEIGHT: Final = 0.1
+INFINITY: Final = float("inf")
+
+Arc = tuple[float, float]
+Pins = tuple[int, ...]
+Pairs = tuple[tuple[float, float], ...]
+
+
+def _busy(arcs: dict[int, list[Arc]], pins: Pins) -> list[Arc]:
+    """Return the sorted busy arcs of a set of nodes."""
+    if len(pins) == 1:
+        return arcs.setdefault(pins[0], [])
+    merged = {arc for node in pins for arc in arcs.setdefault(node, [])}
+    return sorted(merged)
+
+
+def _gaps(busy: list[Arc], circle: float, least: float) -> list[Arc]:
+    """Return free ``(begin, length)`` of at least ``least``; ``begin`` may exceed the circle.
+
+    ``busy`` is not empty.
+    """
+    out = []
+    begin = busy[-1][1] - circle  # where the arcs of the last turn end
+    if len(busy) > 1:
+        begin = max(end for _, end in busy) - circle
+    for start, end in busy:
+        if start - begin >= least:
+            out.append((begin, start - begin))
+        if end > begin:
+            begin = end
+    return out
+
+
+def place_one(
+    circle: float, busy_r: list[Arc], busy_t: list[Arc], p: float, q: float, s: float
+) -> Arc | None:
+    """Return (rollout start, train start) of one iteration inserted into both pools.
+
+    Parameters
+    ----------
+    circle : float
+        Length of the circle, seconds.
+    busy_r, busy_t : list of (float, float)
+        Sorted busy arcs of the rollout and of the train nodes of the job.
+    p, q, s : float
+        Rollout, train and sync seconds.
+    """
+    eps = EPS * circle
+    slack = circle - p - q - s
+    if slack < -eps:
+        return None
+    if not busy_t:
+        begin = _smallest(busy_r, circle, p - eps)
+        return None if begin is None else (begin, begin + p)
+    if not busy_r:
+        begin = _smallest(busy_t, circle, q - eps)
+        return None if begin is None else (begin - p, begin)
+    gaps_r, gaps_t = _gaps(busy_r, circle, p - eps), _gaps(busy_t, circle, q - eps)
+    if not gaps_r or not gaps_t:
+        return None
+    if slack < 0.0:
+        slack = 0.0
+    weight_r, weight_t = p, q
+    for start, end in busy_r:
+        weight_r += end - start
+    for start, end in busy_t:
+        weight_t += end - start
+    best_cost, best = INFINITY, None
+    for a, length_r in gaps_r:
+        room_r = length_r - p if length_r > p else 0.0
+        for c, length_t in gaps_t:
+            room_t = length_t - q if length_t > q else 0.0
+            floor = LEFTOVER_WEIGHT * (weight_r * room_r + weight_t * room_t)
+            if floor >= best_cost:
+                continue
+            # train start - rollout end, modulo the circle, with both flush left; from the
+            # least turn at which some (u, v) makes it non-negative
+            wait = (c - a - p) % circle
+            if wait + room_t >= circle - eps:
+                wait -= circle
+            while wait - room_r <= slack + eps:
+                for u, v in _vertices(wait, slack, room_r, room_t, eps):
+                    cut_r = u if u + u <= room_r else room_r - u
+                    cut_t = v if v + v <= room_t else room_t - v
+                    cost = floor + weight_r * cut_r + weight_t * cut_t
+                    if cost < best_cost - eps:
+                        best_cost = cost
+                        end = a + u + p
+                        delay = wait - u + v
+                        best = (a + u, end + delay if delay > 0.0 else end)
+                wait += circle
+    return best
+
+
+def _smallest(busy: list[Arc], circle: float, least: float) -> float | None:
+    """Return where the smallest gap of at least ``least`` begins; 0 on a free circle."""
+    if not busy:
+        return 0.0
+    gaps = _gaps(busy, circle, least)
+    if not gaps:
+        return None
+    return min(gaps, key=_length)[0]
+
+
+def _length(gap: Arc) -> float:
+    return gap[1]
+
+
+def _vertices(
+    base: float, slack: float, room_r: float, room_t: float, eps: float
+) -> list[tuple[float, float]]:
+    """Return vertices of ``{0<=u<=room_r, 0<=v<=room_t, 0 <= base - u + v <= slack}``."""
+    out = []
+    low, high = -eps, slack + eps
+    for u in (0.0, room_r) if room_r > 0.0 else (0.0,):
+        w = base - u
+        if low <= w <= high:
+            out.append((u, 0.0))
+        if low <= w + room_t <= high:
+            out.append((u, room_t))
+        if 0.0 < -w < room_t:
+            out.append((u, -w))
+        if 0.0 < slack - w < room_t:
+            out.append((u, slack - w))
+    for v in (0.0, room_t) if room_t > 0.0 else (0.0,):
+        w = base + v
+        if 0.0 < w < room_r:
+            out.append((w, v))
+        if 0.0 < w - slack < room_r:
+            out.append((w - slack, v))
+    return out
+
+
+def _fit(busy: list[Arc], circle: float, earliest: float, length: float, eps: float) -> float:
+    """Return the earliest start >= ``earliest`` with ``length`` free, or infinity."""
+    if not busy:
+        return earliest
+    turn = earliest - earliest % circle
+    best = INFINITY
+    for begin, gap in _gaps(busy, circle, length - eps):
+        room = max(gap - length, 0.0)
+        for lap in (turn - circle, turn, turn + circle, turn + 2 * circle):
+            start = begin + lap
+            if start + room >= earliest - eps:
+                best = min(best, max(start, earliest if start < earliest else start))
+                break
+    return best
+
+
+def _place_chain(
+    circle: float, busy_r: list[Arc], busy_t: list[Arc], p: float, q: float, s: float, rate: int
+) -> Pairs | None:
+    """Return starts of ``rate`` iterations, each phase as early as it fits.
+
+    The first rollout is tried at both ends of every rollout gap, and where it ends at the
+    start of a train gap; the most compact chain that closes within one turn wins.
+    """
+    eps = EPS * circle
+    firsts = []
+    if busy_r:
+        for begin, length in _gaps(busy_r, circle, p - eps):
+            firsts += [begin, begin + max(length - p, 0.0)]
+    if busy_t:
+        for begin, _ in _gaps(busy_t, circle, q - eps):
+            firsts.append(begin - p)
+    if not firsts:
+        if busy_r or busy_t:
+            return None
+        firsts.append(0.0)
+    best, best_span = None, circle + eps
+    for first in firsts:
+        pairs: list[tuple[float, float]] = []
+        now = first
+        for _ in range(rate):
+            x = _fit(busy_r, circle, now, p, eps)
+            y = _fit(busy_t, circle, x + p, q, eps)
+            pairs.append((x, y))
+            now = y + q + s
+            if now == INFINITY or now - pairs[0][0] > best_span:
+                break
+        else:
+            best, best_span = tuple(pairs), now - pairs[0][0] - eps
+    return best
+
+
+def pack(
+    circle: float,
+    p: Sequence[float],
+    q: Sequence[float],
+    s: Sequence[float],
+    rollout_pins: Sequence[Pins],
+    train_pins: Sequence[Pins],
+    rates: Sequence[int],
+    order: Sequence[int],
+) -> list[Pairs] | None:
+    """Insert the jobs in ``order`` into a circle of length ``circle``.
+
+    Returns
+    -------
+    list of tuple of (float, float), or None
+        Per job its starts, first rollout in ``[0, circle)``; ``None`` when one did not fit.
+    """
+    arcs_r: dict[int, list[Arc]] = {}
+    arcs_t: dict[int, list[Arc]] = {}
+    out: list[Pairs] = [()] * len(p)
+    for j in order:
+        busy_r, busy_t = _busy(arcs_r, rollout_pins[j]), _busy(arcs_t, train_pins[j])
+        pairs: Pairs | None
+        if rates[j] == 1:
+            pair = place_one(circle, busy_r, busy_t, p[j], q[j], s[j])
+            pairs = None if pair is None else (pair,)
+        else:
+            pairs = _place_chain(circle, busy_r, busy_t, p[j], q[j], s[j], rates[j])
+        if pairs is None:
+            return None
+        out[j] = first_turn(pairs, circle)
+        for x, y in out[j]:
+            _occupy(arcs_r, rollout_pins[j], x % circle, p[j])
+            _occupy(arcs_t, train_pins[j], y % circle, q[j])
+    return out
+
+
+def first_turn(pairs: Pairs, circle: float) -> Pairs:
+    """Return the starts moved by whole turns so that the first lies in ``[0, circle)``."""
+    x0 = pairs[0][0]
+    if 0.0 <= x0 < circle:
+        return pairs
+    turn = (x0 // circle) * circle
+    if x0 - turn >= circle:
+        turn += circle
+    return tuple((x - turn if x > turn else 0.0, y - turn) for x, y in pairs)
+
+
+def _occupy(arcs: dict[int, list[Arc]], pins: Pins, start: float, length: float) -> None:
+    arc = (start, start + length)
+    for node in pins:
+        insort(arcs[node], arc)
