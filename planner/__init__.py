@@ -1,0 +1,132 @@
+"""Plan RL post-training on two GPU pools: what to share, what to own, how far from least.
+
+The public API; ``models`` and ``instances`` are this project's own inner packages.
+
+Names are loaded when first used, so that ``plan --help`` starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+_HERE = Path(__file__).resolve().parent.parent
+
+
+def _require_own(package: str) -> None:
+    """Refuse to run on a foreign package that happens to have the name of one of ours."""
+    loaded = sys.modules.get(package)
+    origin = getattr(loaded, "__file__", None) if loaded else None
+    if loaded is None:
+        spec = find_spec(package)
+        origin = spec.origin if spec else None
+    if origin is None or Path(origin).resolve().parent != _HERE / package:
+        raise ImportError(
+            f"rl-fleet-planner needs its own package '{package}' from {_HERE / package}, but "
+            f"'{package}' is {origin or 'missing'}. Run from another folder, or rename that file."
+        )
+
+
+for _package in ("instances", "models"):
+    _require_own(_package)
+
+if TYPE_CHECKING:
+    from instances.checker import CheckReport, Violation, check_plan
+    from instances.cluster_file import read_cluster
+    from instances.errors import (
+        CheckError,
+        FleetPlannerError,
+        InfeasibleError,
+        InputError,
+        UnsupportedError,
+    )
+    from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, NodeType
+    from instances.jobs import Job, JobTable
+    from instances.plan import Limits, Plan
+    from instances.plan_file import read_plan, write_plan_json
+    from instances.trace import Trace, jobs_from_frame, read_trace, write_trace
+    from planner.api import PlanReport, plan_trace
+    from planner.placer import Decision, Placer, PlacerParams
+    from planner.replay import ReplayResult
+
+_HOME = {
+    "CheckReport": "instances.checker",
+    "Violation": "instances.checker",
+    "check_plan": "instances.checker",
+    "read_cluster": "instances.cluster_file",
+    "CheckError": "instances.errors",
+    "FleetPlannerError": "instances.errors",
+    "InfeasibleError": "instances.errors",
+    "InputError": "instances.errors",
+    "UnsupportedError": "instances.errors",
+    "DEFAULT_CLUSTER": "instances.hardware",
+    "Cluster": "instances.hardware",
+    "GpuType": "instances.hardware",
+    "Links": "instances.hardware",
+    "NodeType": "instances.hardware",
+    "Job": "instances.jobs",
+    "JobTable": "instances.jobs",
+    "Limits": "instances.plan",
+    "Plan": "instances.plan",
+    "read_plan": "instances.plan_file",
+    "write_plan_json": "instances.plan_file",
+    "Trace": "instances.trace",
+    "jobs_from_frame": "instances.trace",
+    "read_trace": "instances.trace",
+    "write_trace": "instances.trace",
+    "PlanReport": "planner.api",
+    "plan_trace": "planner.api",
+    "Decision": "planner.placer",
+    "Placer": "planner.placer",
+    "PlacerParams": "planner.placer",
+    "ReplayResult": "planner.replay",
+}
+
+__all__ = [
+    "DEFAULT_CLUSTER",
+    "CheckError",
+    "CheckReport",
+    "Cluster",
+    "Decision",
+    "FleetPlannerError",
+    "GpuType",
+    "InfeasibleError",
+    "InputError",
+    "Job",
+    "JobTable",
+    "Limits",
+    "Links",
+    "NodeType",
+    "Placer",
+    "PlacerParams",
+    "Plan",
+    "PlanReport",
+    "ReplayResult",
+    "Trace",
+    "UnsupportedError",
+    "Violation",
+    "check_plan",
+    "jobs_from_frame",
+    "plan_trace",
+    "read_cluster",
+    "read_plan",
+    "read_trace",
+    "write_plan_json",
+    "write_trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'planner' has no attribute '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,443 @@
+"""The command line: ``planner`` with its commands, and ``plan`` for the one used most.
+
+Commands are thin: parse, call a library function, print. Data goes to standard output, words
+and progress to standard error. Whatever is slow to import is imported inside the command that
+needs it, so that ``--help`` stays fast.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from instances.errors import InputError, did_you_mean
+from planner.terminal import EXIT_FAILED, Reporter, guarded
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from instances.hardware import Cluster
+    from instances.jobs import JobTable
+    from instances.trace import Trace
+    from planner.api import PlanReport
+
+__all__ = ["app", "main", "plan_app", "plan_main"]
+
+_SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+}
+
+app = typer.Typer(
+    name="planner",
+    help="How many GPUs an RL post-training cluster must own: plan, check, generate, import.",
+    no_args_is_help=True,
+    **_SETTINGS,
+)
+plan_app = typer.Typer(name="plan", **_SETTINGS)
+
+
+class Durations(StrEnum):
+    """How long a co-executed job stays (design section 10)."""
+
+    work = "work"
+    wallclock = "wallclock"
+
+
+class Objective(StrEnum):
+    """What the placer minimises."""
+
+    per_hour = "per-hour"
+    per_iteration = "per-iteration"
+
+
+# --- shared options ---------------------------------------------------------------------
+
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option("--cluster", metavar="TOML", help="GPUs, prices ($/GPU-h), DRAM (GB), links."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+
+
+def _cluster(path: Path | None) -> Cluster:
+    from instances.hardware import DEFAULT_CLUSTER
+
+    if path is None:
+        return DEFAULT_CLUSTER
+    from instances.cluster_file import read_cluster
+
+    return read_cluster(path)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+
+
+def _stdout() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"rl-fleet-planner {version('rl-fleet-planner')}\n")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+]
+
+
+@app.callback()
+def _root(version: VersionOption = False) -> None:
+    """How many GPUs an RL post-training cluster must own: plan, check, generate, import."""
+
+
+# --- plan -------------------------------------------------------------------------------
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _warnings(trace: Trace, report: PlanReport) -> list[str]:
+    """Return what a reader of the answer must know."""
+    out = []
+    estimated = trace.jobs.estimated_columns()
+    if estimated:
+        out.append(
+            f"estimated from model_b, not measured: {', '.join(estimated)} "
+            f"(docs: design defaults; give the columns to override)."
+        )
+    for convention, policy, result in report:
+        peak = result.link_utilisation["peak"]
+        if peak > 1:
+            out.append(
+                f"{policy} ({convention}): sync traffic peaks at {100 * peak:.0f} % of "
+                f"{result.links} links; sync seconds assume a free link. Set [links] links."
+            )
+    if not report.options.placer.skip_saturated:
+        out.append("saturated groups are packed too (--pack-saturated): not the published rule.")
+    return out
+
+
+@app.command("plan")
+@plan_app.command()
+@guarded
+def plan(
+    trace: Annotated[
+        Path,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Jobs: CSV(.gz/.zst), Parquet or JSON Lines.",
+            show_default=False,
+        ),
+    ],
+    policy: Annotated[str, typer.Option("--policy", help="weave, solo or colocated.")] = "weave",
+    baselines: Annotated[
+        str, typer.Option("--baselines", metavar="A,B", help="Policies to set beside it.")
+    ] = "",
+    cluster: ClusterOption = None,
+    durations: Annotated[
+        Durations, typer.Option("--durations", help="Whose plan is written; both are shown.")
+    ] = Durations.work,
+    objective: Annotated[
+        Objective, typer.Option("--objective", help="What placing a job minimises.")
+    ] = Objective.per_hour,
+    tie_rule: Annotated[
+        str, typer.Option("--tie-rule", help="Order of equally dear groups; see the README.")
+    ] = "tightest",
+    max_group_size: Annotated[
+        int, typer.Option("--max-group-size", min=0, help="Most jobs in a group; 0: no limit.")
+    ] = 5,
+    max_rollout_nodes: Annotated[
+        int | None,
+        typer.Option("--max-rollout-nodes", min=1, help="Most rollout nodes in a group."),
+    ] = None,
+    max_train_nodes: Annotated[
+        int | None,
+        typer.Option("--max-train-nodes", min=1, help="Most train nodes in a group."),
+    ] = None,
+    train_scaling: Annotated[
+        bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
+    ] = False,
+    pack_saturated: Annotated[
+        bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
+    ] = False,
+    colocated_factor: Annotated[
+        float,
+        typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
+    ] = 1.0,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write plan.json, jobs.csv, timeline.csv."),
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Add seconds and decision times (ms) to --json.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Check every plan as it is made.")
+    ] = True,
+    quiet: QuietOption = False,
+    version: VersionOption = False,
+) -> None:
+    """Replay a trace of jobs: nodes, cost, SLO, savings, and how far from least.
+
+    One row a job: job_id, arrival_s, duration_s (or iterations), slo, rollout_s, train_s, and
+    model_b or state, switch and sync columns. Costs are $/h of all nodes held, mean over time.
+    """
+    from instances.plan import Limits
+    from instances.trace import read_trace
+    from planner.api import plan_trace
+    from planner.out_files import PLAN_FILES, require_writable, write_plan_files
+    from planner.placer import PlacerParams
+    from planner.policies import require_policy
+
+    reporter = Reporter(quiet=quiet)
+    names = _names(baselines)
+    for name in (policy, *names):
+        require_policy(name)
+    params = PlacerParams(
+        objective=objective.value,
+        tie_rule=tie_rule,
+        train_scaling=train_scaling,
+        skip_saturated=not pack_saturated,
+    )
+    if out is not None:
+        require_writable(out, PLAN_FILES, force=force)
+    if not check:
+        reporter.warn("--no-check: plans are NOT checked; do not trust these figures.")
+    machines = _cluster(cluster)
+    jobs = read_trace(trace, machines)
+    with reporter.progress() as progress:
+        report = plan_trace(
+            jobs,
+            policy=policy,
+            baselines=names,
+            cluster=machines,
+            limits=Limits(
+                max_group_size=max_group_size,
+                max_rollout_nodes=max_rollout_nodes,
+                max_train_nodes=max_train_nodes,
+            ),
+            placer=params,
+            colocated_factor=colocated_factor,
+            durations=durations.value,
+            check=check,
+            progress=progress,
+            clock=time.perf_counter if timings else None,
+        )
+    if out is not None:
+        write_plan_files(report, out, force=force)
+    for text in _warnings(jobs, report):
+        reporter.warn(text)
+    if as_json:
+        from planner.document import plan_document
+
+        _print_json(plan_document(report, timings=timings))
+    else:
+        from planner.tables import print_plan
+
+        print_plan(report, _stdout())
+    if out is not None:
+        reporter.note(f"Wrote {', '.join(PLAN_FILES)} to {out}.")
+
+
+# --- check ------------------------------------------------------------------------------
+
+
+@app.command("check")
+@guarded
+def check(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan.json.")],
+    as_json: JsonOption = False,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="Violations to print; all are counted.")
+    ] = 20,
+) -> None:
+    """Check a plan against every rule of a valid plan, and re-derive its price.
+
+    Exit code 0: valid; 1: some rule is broken; 2: not a plan file.
+    """
+    from instances.checker import check_plan
+    from instances.plan_file import read_plan
+    from planner.document import check_document
+
+    loaded = read_plan(plan)
+    report = check_plan(loaded)
+    if as_json:
+        _print_json(check_document(loaded, report, plan.name))
+    else:
+        from planner.tables import print_check
+
+        print_check(plan.name, loaded, report, _stdout(), most)
+    if not report.ok:
+        raise typer.Exit(EXIT_FAILED)
+
+
+# --- generate and import ----------------------------------------------------------------
+
+
+def _require_new(out: Path, *, force: bool) -> None:
+    if out.exists() and not force:
+        raise InputError(f"{out} is already there. Give --force to replace it.")
+
+
+def _write(jobs: JobTable, out: Path, *, force: bool, reporter: Reporter) -> None:
+    from instances.trace import write_trace
+
+    write_trace(jobs, out, force=force)
+    reporter.note(f"Wrote {len(jobs)} jobs to {out}.")
+
+
+@app.command("generate")
+@guarded
+def generate(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="production, profiles, or a tiny-* example.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Trace to write.", show_default=False)
+    ],
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Number of jobs.")] = None,
+    seed: SeedOption = 0,
+    gangs: Annotated[
+        bool, typer.Option("--gangs", help="production: phases on 1, 2 or 4 nodes.")
+    ] = False,
+    concurrent: Annotated[
+        bool, typer.Option("--concurrent", help="production: all jobs present at once.")
+    ] = False,
+    kind: Annotated[
+        str,
+        typer.Option("--kind", help="profiles: balanced, rollout-heavy, train-heavy or mixed."),
+    ] = "mixed",
+    cluster: ClusterOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Generate a synthetic trace; the same seed gives the same bytes.
+
+    Distributions and their sources: instances/generate.py and the catalogue's README.
+    """
+    from instances.generate import GENERATORS
+
+    if name not in GENERATORS:
+        raise InputError(
+            f"Unknown generator '{name}'.{did_you_mean(name, GENERATORS)} "
+            f"Known generators: {', '.join(GENERATORS)}."
+        )
+    _require_new(out, force=force)
+    given: dict[str, Any] = {} if jobs is None else {"n_jobs": jobs}
+    if name == "production":
+        given |= {"seed": seed, "gangs": gangs, "concurrent": concurrent}
+        given["cluster"] = _cluster(cluster)
+    elif name == "profiles":
+        given |= {"seed": seed, "kind": kind, "cluster": _cluster(cluster)}
+    elif jobs is not None:
+        raise InputError(f"'{name}' is a fixed example: --jobs does not apply.")
+    if (gangs and name != "production") or (concurrent and name != "production"):
+        raise InputError("--gangs and --concurrent belong to 'production'.")
+    _write(GENERATORS[name](**given), out, force=force, reporter=Reporter(quiet=quiet))
+
+
+@app.command("import")
+@guarded
+def import_log(
+    layout: Annotated[str, typer.Argument(metavar="FORMAT", help="philly or generic.")],
+    log: Annotated[Path, typer.Argument(metavar="FILE", help="Arrival log (CSV).")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Trace to write.", show_default=False)
+    ],
+    seed: SeedOption = 0,
+    hours: Annotated[
+        float | None, typer.Option("--hours", help="Length of the window of arrivals, hours.")
+    ] = None,
+    start_h: Annotated[
+        float, typer.Option("--start-h", help="Start of the window, hours into the log.")
+    ] = 0.0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="Keep the first so many jobs.")
+    ] = None,
+    min_gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--min-gpus", min=1, help="Fewest GPUs [philly: 8, generic: 1].", show_default=False
+        ),
+    ] = None,
+    min_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--min-hours",
+            min=0,
+            help="Least duration, h [philly: 1, generic: 0].",
+            show_default=False,
+        ),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", help="production, mixed, balanced, ... (synthetic).")
+    ] = "mixed",
+    single_node: Annotated[
+        bool, typer.Option("--single-node", help="One node of each kind, whatever the GPUs.")
+    ] = False,
+    cluster: ClusterOption = None,
+    force: ForceOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn an arrival log into a trace; RL phases are drawn, and labelled synthetic.
+
+    philly: timestamp,duration,num_gpus,gpu_time,cluster. generic: job_id, arrival_s,
+    service_sec, gpu_count. GPU counts are rounded up to whole nodes.
+    """
+    from instances.importers import IMPORTERS
+
+    if layout not in IMPORTERS:
+        raise InputError(
+            f"Unknown format '{layout}'.{did_you_mean(layout, IMPORTERS)} "
+            f"Known formats: {', '.join(IMPORTERS)}."
+        )
+    _require_new(out, force=force)
+    optional = {"min_gpus": min_gpus, "min_hours": min_hours}
+    table, summary = IMPORTERS[layout](
+        log,
+        seed=seed,
+        hours=hours,
+        start_h=start_h,
+        jobs=jobs,
+        profile=profile,
+        single_node=single_node,
+        cluster=_cluster(cluster),
+        **{key: value for key, value in optional.items() if value is not None},
+    )
+    reporter = Reporter(quiet=quiet)
+    for line in summary.lines():
+        reporter.note(line)
+    _write(table, out, force=force, reporter=reporter)
+
+
+def main() -> None:
+    """Run ``planner``."""
+    app(prog_name="planner")
+
+
+def plan_main() -> None:
+    """Run ``plan``, the same as ``planner plan``."""
+    plan_app(prog_name="plan")

@@ -1,0 +1,196 @@
+"""The JSON document of ``plan --json`` (design section 11): names, units, no timings."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from importlib.metadata import version
+from typing import Any, Final
+
+import numpy as np
+
+from instances.checker import CheckReport
+from instances.cluster_file import cluster_to_dict
+from instances.plan import Limits, Plan
+from instances.trace import Trace
+from planner.api import PlanReport
+from planner.replay import Convention, ReplayResult
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "bound_options",
+    "bound_usd_work",
+    "check_document",
+    "inputs_document",
+    "plan_document",
+    "policy_document",
+]
+
+SCHEMA_VERSION: Final = 1
+_PACKAGES: Final = ("rl-fleet-planner", "numpy", "pandas")
+_HOUR_S: Final = 3600.0
+
+
+def bound_options(limits: Limits) -> dict[str, int | None]:
+    """Return the options a bound holds for."""
+    return {
+        "max_rate": limits.max_rate,
+        "max_group_size": limits.max_group_size,
+        "max_rollout_nodes": limits.max_rollout_nodes,
+        "max_train_nodes": limits.max_train_nodes,
+    }
+
+
+def inputs_document(trace: Trace) -> dict[str, Any]:
+    """Return what identifies the input: name, sha256, counts, estimated columns, versions."""
+    jobs = trace.jobs
+    return {
+        "trace": trace.name,
+        "sha256": trace.sha256,
+        "jobs": len(jobs),
+        "async_jobs": len(jobs.where_mode("async")),
+        "estimated_columns": list(jobs.estimated_columns()),
+        "seed": None,
+        "package_versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _PACKAGES},
+        },
+    }
+
+
+def bound_usd_work(result: ReplayResult) -> float:
+    """Return the least any valid plan can spend on the trace's iterations, $.
+
+    ``sum_j iterations_j x 8 (p^R a^R_j r_j + p^T a^T_j t_j) / 3600`` (design section 4): each
+    phase keeps its nodes busy for its seconds, whatever else shares them. Dedicated nodes of
+    async jobs are added as they are.
+    """
+    cluster = result.cluster
+    phases = 0.0
+    for record in result.records:
+        job = record.job
+        if job.mode != "async":
+            usd_per_iteration = (
+                cluster.rollout.usd_per_hour * job.rollout_nodes * job.rollout_s
+                + cluster.train.usd_per_hour * job.train_nodes * job.train_s
+            ) / _HOUR_S
+            phases += job.iterations * usd_per_iteration
+    return phases + result.dedicated_usd_total
+
+
+def _fleet(result: ReplayResult, nodes: dict[str, int]) -> dict[str, Any]:
+    cluster = result.cluster
+    return {
+        "nodes": nodes,
+        "gpus": {
+            "rollout": nodes["rollout"] * cluster.rollout.gpus_per_node,
+            "train": nodes["train"] * cluster.train.gpus_per_node,
+        },
+        "usd_per_hour": cluster.usd_per_hour(nodes["rollout"], nodes["train"]),
+    }
+
+
+def policy_document(result: ReplayResult) -> dict[str, Any]:
+    """Return one policy's figures under one convention (design section 11)."""
+    peak = result.peak_nodes
+    within = result.promises_valid
+    ratio = result.usd_total / result.bound_usd_total if within else None
+    admission = None
+    if result.admission is not None:
+        placed = sum(result.admission.values())
+        admission = {k: n / placed if placed else 0.0 for k, n in result.admission.items()}
+    out: dict[str, Any] = {
+        "usd_per_hour_mean": result.usd_per_hour_mean,
+        "usd_total": result.usd_total,
+        "horizon_h": result.horizon_h,
+        "peak_gpus": result.cluster.gpus(peak["rollout"], peak["train"]),
+        "peak_nodes": peak,
+        "slo_attainment": result.slo_attainment,
+        "slo_attainment_worst_period": result.slo_attainment_worst_period,
+        "admission": admission,
+        "idle_fraction": result.idle_fraction,
+        "fleet": {"peak": _fleet(result, peak), "p95": _fleet(result, result.p95_nodes)},
+        "node_hours": result.node_hours,
+        "dedicated": {
+            "jobs": sum(r.job.mode == "async" for r in result.records),
+            "usd_total": result.dedicated_usd_total,
+        },
+        "link_utilisation": result.link_utilisation,
+        "links": result.links,
+        "bound_usd_per_hour_mean": result.bound_usd_total / result.horizon_h if within else None,
+        "bound_method": result.bound_method if within else None,
+        "bound_options": bound_options(result.limits) if within else None,
+        "checked": result.checked,
+    }
+    if result.convention == "wallclock":
+        out["ratio"] = ratio
+    else:
+        out["trajectory_ratio"] = ratio
+        out["bound_usd_total"] = bound_usd_work(result) if within else None
+    if not within:
+        out["breaches"] = result.breaches
+    return out
+
+
+def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any]:
+    """Return the whole document of ``plan --json``."""
+    options = report.options
+    inputs = inputs_document(report.trace)
+    inputs["cluster"] = cluster_to_dict(options.cluster)
+    inputs["options"] = {
+        "policy": report.policy,
+        "baselines": list(report.baselines),
+        "durations": report.primary,
+        **bound_options(options.limits),
+        "objective": options.placer.objective,
+        "tie_rule": options.placer.tie_rule,
+        "train_scaling": options.placer.train_scaling,
+        "skip_saturated": options.placer.skip_saturated,
+        "colocated_factor": options.colocated_factor,
+    }
+    conventions: dict[Convention, Any] = {}
+    for convention, by_policy in report.results.items():
+        conventions[convention] = {
+            "policies": {name: policy_document(result) for name, result in by_policy.items()},
+            "savings": {name: report.saving(name, convention) for name in report.baselines},
+        }
+    out: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "command": "plan",
+        "inputs": inputs,
+        "conventions": conventions,
+    }
+    if timings:
+        out["timings"] = {"replay_s": report.seconds, "decision_ms": _decision_ms(report)}
+    return out
+
+
+def _decision_ms(report: PlanReport) -> dict[str, dict[str, float]]:
+    """Return percentiles of decision times by "convention/policy", milliseconds."""
+    out = {}
+    for convention, policy, result in report:
+        if result.decision_s:
+            p50, p99, most = np.percentile(result.decision_s, [50, 99, 100]) * 1e3
+            out[f"{convention}/{policy}"] = {
+                "p50": float(p50),
+                "p99": float(p99),
+                "max": float(most),
+            }
+    return out
+
+
+def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]:
+    """Return the document of ``planner check --json``."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": "check",
+        "inputs": {"plan": name, "policy": plan.policy, "durations": plan.durations},
+        "checked": report.ok,
+        "breaches": report.counts,
+        "violations": [dataclasses.asdict(v) for v in report.violations],
+        "jobs": report.n_jobs,
+        "group_versions": report.n_groups,
+        "peak_nodes": report.peak_nodes,
+        "usd_total": plan.usd_total,
+        "usd_total_recomputed": report.usd_total_recomputed,
+    }

@@ -1,0 +1,180 @@
+"""Files that commands write: whole or not at all, and never over others unless asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.plan_file import write_plan_json
+from planner.api import PlanReport
+from planner.replay import JobRecord, ReplayResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["require_writable", "write_files", "write_plan_files"]
+
+PLAN_FILES = ("plan.json", "jobs.csv", "timeline.csv")
+
+_HOUR_S = 3600.0
+Writer = Callable[[Path], None]
+
+
+def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
+    """Refuse a directory that holds one of these files, or that is not a directory.
+
+    Called before long work, so that nobody waits for a refusal.
+
+    Raises
+    ------
+    InputError
+        Naming the files in the way and the flag that allows to replace them.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"Expected --out to name a directory, but {directory} is a file.")
+    there = [name for name in names if (directory / name).exists()]
+    if there and not force:
+        raise InputError(
+            f"{directory} already holds {', '.join(there)}. Give --force to replace them, or "
+            f"another --out."
+        )
+    parent = directory.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"Expected the folder {parent} of --out to exist.")
+
+
+def write_files(directory: Path, writers: Mapping[str, Writer], *, force: bool) -> None:
+    """Write all files, or none: into a hidden folder beside, then moved into place.
+
+    Raises
+    ------
+    InputError
+        When a file is in the way (see :func:`require_writable`) or the disk refuses.
+    """
+    directory = directory.absolute()
+    require_writable(directory, tuple(writers), force=force)
+    try:
+        staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+        try:
+            for name, write in writers.items():
+                write(staging / name)
+            directory.mkdir(exist_ok=True)
+            for name in writers:
+                os.replace(staging / name, directory / name)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(staging)
+    except OSError as error:
+        raise InputError(f"{directory}: {error.strerror or error}.") from error
+
+
+def _jobs_frame(report: PlanReport) -> pd.DataFrame:
+    """Return one row per convention, policy and job; the trace's own columns come last.
+
+    A column of the trace that has the name of one of ours is called ``trace_<name>`` here.
+    """
+    import pandas as pd
+
+    jobs = report.trace.jobs
+    rows = [
+        {"convention": convention, "policy": policy, **_job_cells(record, result)}
+        for convention, policy, result in report
+        for record in result.records
+    ]
+    frame = pd.DataFrame(rows)
+    copies = len(frame) // len(jobs)
+    marks = jobs.estimated_columns()
+    own = {*frame.columns, "estimated"}
+    estimated = [";".join(c for c in marks if jobs.estimated[c][i]) for i in range(len(jobs))]
+    carried = {"estimated": estimated}
+    for name, values in (*jobs.optional.items(), *jobs.extra.items()):
+        carried[f"trace_{name}" if name in own else name] = list(values)
+    for name, column in carried.items():
+        frame[name] = column * copies
+    return frame
+
+
+def _job_cells(record: JobRecord, result: ReplayResult) -> dict[str, Any]:
+    job = record.job
+    hours_r, hours_t = record.rollout_node_s / _HOUR_S, record.train_node_s / _HOUR_S
+    return {
+        "job_id": job.job_id,
+        "mode": job.mode,
+        "arrival_s": job.arrival_s,
+        "departure_s": record.departure_s,
+        "duration_s": job.duration_s,
+        "iterations": record.iterations,
+        "slo": job.slo,
+        "slowdown": record.slowdown,
+        "slo_met": record.slo_met,
+        "solo_s": job.solo_s,
+        "deadline_s": job.deadline_s,
+        "worst_iteration_s": record.worst_iteration_s,
+        "admission": record.admission or "",
+        "group_id": record.group_id,
+        "group_size_max": record.group_size_max,
+        "rollout_nodes": job.rollout_nodes,
+        "train_nodes": job.train_nodes,
+        "rollout_node_hours": hours_r,
+        "train_node_hours": hours_t,
+        "usd": result.cluster.usd_per_hour(hours_r, hours_t),
+    }
+
+
+def _timeline_frame(report: PlanReport) -> pd.DataFrame:
+    import pandas as pd
+
+    frames = []
+    for convention, policy, result in report:
+        line, cluster = result.timeline, result.cluster
+        usd = cluster.rollout.usd_per_hour * line.rollout_nodes
+        usd = usd + cluster.train.usd_per_hour * line.train_nodes
+        bound = line.bound_usd_per_hour if result.promises_valid else np.full(len(usd), np.nan)
+        frames.append(
+            pd.DataFrame(
+                {
+                    "convention": convention,
+                    "policy": policy,
+                    "time_s": line.time_s,
+                    "jobs": line.jobs,
+                    "rollout_nodes": line.rollout_nodes,
+                    "train_nodes": line.train_nodes,
+                    "rollout_gpus": line.rollout_nodes * cluster.rollout.gpus_per_node,
+                    "train_gpus": line.train_nodes * cluster.train.gpus_per_node,
+                    "usd_per_hour": usd,
+                    "bound_usd_per_hour": bound,
+                    "sync_gbps": line.sync_gbps,
+                }
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def _csv(frame: pd.DataFrame) -> Writer:
+    return lambda path: frame.to_csv(path, index=False, lineterminator="\n")
+
+
+def write_plan_files(report: PlanReport, directory: Path, *, force: bool) -> None:
+    """Write plan.json (main policy, primary convention), jobs.csv and timeline.csv.
+
+    Raises
+    ------
+    InputError
+        When a file is in the way and ``force`` is not set, or the disk refuses.
+    """
+    plan = report.result(report.policy).plan
+    assert plan is not None
+    writers: dict[str, Writer] = {
+        "plan.json": lambda path: write_plan_json(plan, path),
+        "jobs.csv": _csv(_jobs_frame(report)),
+        "timeline.csv": _csv(_timeline_frame(report)),
+    }
+    write_files(directory, writers, force=force)

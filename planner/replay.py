@@ -1,0 +1,620 @@
+"""Replay of a trace under a policy: an event loop, and exact accounts of what it cost.
+
+Events are departures and arrivals, ordered by (time, priority, sequence); at one moment
+departures come first. Between events every job of a group with period ``C_g`` and rate ``k``
+does ``k / C_g`` iterations per second. Two conventions (design section 10), never mixed:
+
+* ``work``: a job leaves when it has done its number of iterations, so co-execution stretches
+  its stay;
+* ``wallclock``: a job leaves ``duration_s`` after it arrived, whatever it has done by then.
+
+Whatever the policy answers is recorded as versions of groups, ``[from_s, to_s)``; all figures
+are sums over these versions. Plans of a policy that promises valid ones are checked version by
+version as they are made, and as a whole with their price at the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from instances.checker import check_group, check_plan
+from instances.errors import CheckError, InputError, UnsupportedError
+from instances.hardware import Cluster
+from instances.jobs import Job, JobTable
+from instances.plan import DedicatedNodes, GroupVersion, Limits, Plan
+from models.bounds import VOLUME, VolumeSums
+from planner.group_state import GroupState
+from planner.policies import Change, Policy, PolicyOptions, make_policy
+
+__all__ = ["Convention", "JobRecord", "ReplayResult", "Timeline", "replay"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Convention = Literal["work", "wallclock"]
+Progress = Callable[[int, int], None]
+
+_HOUR_S: Final = 3600.0
+_DEPARTURE, _ARRIVAL = 0, 1
+#: A job is done when this share of one iteration is left (round-off of sums).
+_DONE_ITERATIONS: Final = 1e-9
+#: Relative slack of the SLO on attained times (sums of many intervals).
+_SLO_EPS: Final = 1e-9
+_BITS_PER_GB: Final = 8e9
+_BITS_PER_GBIT: Final = 1e9
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What happened to one job.
+
+    Attributes
+    ----------
+    departure_s : float
+        Seconds of the trace.
+    iterations : float
+        Iterations done during the stay.
+    worst_iteration_s : float
+        Longest mean iteration time of any version of its group, ``max C_g / k``.
+    rollout_node_s, train_node_s : float
+        Its share of its nodes' time: a node's seconds are split evenly among the jobs pinned.
+    admission : str or None
+    group_id : str
+        The group it joined; "dedicated" for async jobs.
+    group_size_max : int
+        Most jobs its group had at once during its stay.
+    """
+
+    job: Job
+    departure_s: float = 0.0
+    iterations: float = 0.0
+    worst_iteration_s: float = 0.0
+    rollout_node_s: float = 0.0
+    train_node_s: float = 0.0
+    admission: str | None = None
+    group_id: str = ""
+    group_size_max: int = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from arrival to departure."""
+        return self.departure_s - self.job.arrival_s
+
+    @property
+    def slowdown(self) -> float:
+        """Attained slowdown: elapsed time over iterations done x T_j."""
+        return self.elapsed_s / (self.iterations * self.job.solo_s)
+
+    @property
+    def slo_met(self) -> bool:
+        """Whether the attained slowdown is within the SLO."""
+        return self.slowdown <= self.job.slo * (1 + _SLO_EPS)
+
+    @property
+    def worst_within_slo(self) -> bool:
+        """Whether even the worst version's iteration time is within the deadline."""
+        return self.worst_iteration_s <= self.job.deadline_s * (1 + _SLO_EPS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Piecewise constant state, ``(n,)`` arrays; row i holds from ``time_s[i]`` to the next.
+
+    The last row is the moment of the last departure, with nothing running.
+    """
+
+    time_s: FloatArray
+    jobs: IntArray
+    rollout_nodes: IntArray
+    train_nodes: IntArray
+    bound_usd_per_hour: FloatArray
+    sync_gbps: FloatArray
+
+    @property
+    def hours(self) -> FloatArray:
+        """Length of each row but the last, hours, ``(n - 1,)``."""
+        out: FloatArray = np.diff(self.time_s) / _HOUR_S
+        return out
+
+    def mean(self, values: npt.NDArray[np.generic]) -> float:
+        """Return the time average of a column over the horizon."""
+        total = float(self.hours.sum())
+        return float(np.dot(values[:-1], self.hours)) / total if total else 0.0
+
+    def quantile(self, values: IntArray, share: float) -> int:
+        """Return the least N with ``values <= N`` for ``share`` of the horizon."""
+        order = np.argsort(values[:-1], kind="stable")
+        covered = np.cumsum(self.hours[order])
+        if not covered.size:
+            return 0
+        position = int(np.searchsorted(covered, share * covered[-1] * (1 - 1e-12)))
+        return int(values[:-1][order][min(position, len(order) - 1)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """One policy under one convention: plan, records, timeline and accounts.
+
+    Attributes
+    ----------
+    plan : Plan or None
+        Dropped (``None``) where nobody will ask for it: plans are large.
+    usd_total, dedicated_usd_total : float
+        Price of all nodes over the horizon, $, and the part held by async jobs.
+    bound_usd_total : float
+        The snapshot bound integrated over the policy's own timeline, $.
+    admission : dict of str to int or None
+        Jobs by kind of admission; ``None`` where meaningless.
+    run_node_s : dict of str to float
+        Node-seconds in which a phase runs (no switch, no sync), by pool.
+    promises_valid : bool
+        Whether the policy's plans are to satisfy section 3, so that bounds concern it.
+    checked : bool
+        Whether every version passed the checker.
+    breaches : dict of str to int
+        Of a policy that promises nothing: rules broken, by count over versions.
+    decision_s : tuple of float
+        Seconds of each decision, when a clock was given.
+    """
+
+    policy: str
+    convention: Convention
+    cluster: Cluster
+    limits: Limits
+    plan: Plan | None
+    records: tuple[JobRecord, ...]
+    timeline: Timeline
+    usd_total: float
+    dedicated_usd_total: float
+    bound_usd_total: float
+    bound_method: str
+    admission: dict[str, int] | None
+    run_node_s: dict[str, float]
+    promises_valid: bool
+    checked: bool
+    breaches: dict[str, int]
+    decision_s: tuple[float, ...] = ()
+
+    @property
+    def horizon_h(self) -> float:
+        """Hours from the first arrival to the last departure."""
+        return float(self.timeline.time_s[-1] - self.timeline.time_s[0]) / _HOUR_S
+
+    @property
+    def usd_per_hour_mean(self) -> float:
+        """Mean price, $/h."""
+        return self.usd_total / self.horizon_h
+
+    @property
+    def node_hours(self) -> dict[str, float]:
+        """Provisioned node-hours by pool."""
+        line = self.timeline
+        return {
+            "rollout": float(np.dot(line.rollout_nodes[:-1], line.hours)),
+            "train": float(np.dot(line.train_nodes[:-1], line.hours)),
+        }
+
+    @property
+    def peak_nodes(self) -> dict[str, int]:
+        """Most nodes at once, each pool at its own peak."""
+        line = self.timeline
+        return {"rollout": int(line.rollout_nodes.max()), "train": int(line.train_nodes.max())}
+
+    @property
+    def p95_nodes(self) -> dict[str, int]:
+        """Least N with provisioned nodes <= N for 95 % of the horizon, by pool."""
+        line = self.timeline
+        return {
+            "rollout": line.quantile(line.rollout_nodes, 0.95),
+            "train": line.quantile(line.train_nodes, 0.95),
+        }
+
+    @property
+    def idle_fraction(self) -> dict[str, float | None]:
+        """1 - run node-seconds (no switch, no sync) / provisioned node-seconds, by pool."""
+        hours = self.node_hours
+        return {
+            pool: 1 - self.run_node_s[pool] / (_HOUR_S * hours[pool]) if hours[pool] else None
+            for pool in ("rollout", "train")
+        }
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of jobs whose attained slowdown is within their SLO."""
+        return sum(r.slo_met for r in self.records) / len(self.records)
+
+    @property
+    def slo_attainment_worst_period(self) -> float:
+        """Share of jobs whose worst iteration time is within their deadline."""
+        return sum(r.worst_within_slo for r in self.records) / len(self.records)
+
+    @property
+    def links(self) -> int:
+        """Links between the clusters that utilisation is measured against."""
+        peak = self.peak_nodes
+        return self.cluster.links.count(peak["rollout"], peak["train"])
+
+    @property
+    def link_utilisation(self) -> dict[str, float]:
+        """Sync traffic over the capacity of all links, mean and peak over time."""
+        capacity = self.links * self.cluster.links.inter_gbps
+        line = self.timeline
+        peak = float(line.sync_gbps.max(initial=0.0))
+        return {"mean": line.mean(line.sync_gbps) / capacity, "peak": peak / capacity}
+
+
+@dataclass(slots=True)
+class _Running:
+    """One group between two events."""
+
+    state: GroupState
+    since_s: float
+    accounted_s: float
+    records: list[JobRecord]
+    rollout_nodes: int
+    train_nodes: int
+    sync_gbps: float
+
+
+@dataclass(slots=True)
+class _Loop:
+    """The event loop's state."""
+
+    jobs: JobTable
+    policy: Policy
+    options: PolicyOptions
+    convention: Convention
+    check: bool
+    now_s: float = 0.0
+    sequence: int = 0
+    heap: list[tuple[float, int, int, int, int]] = field(default_factory=list)
+    running: dict[int, _Running] = field(default_factory=dict)
+    home: dict[int, int] = field(default_factory=dict)
+    stamp: list[int] = field(default_factory=list)
+    records: list[JobRecord] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    versions: list[GroupVersion] = field(default_factory=list)
+    dedicated: list[DedicatedNodes] = field(default_factory=list)
+    rows: list[tuple[float, int, int, int, float, float]] = field(default_factory=list)
+    admission: Counter[str] = field(default_factory=Counter)
+    breaches: Counter[str] = field(default_factory=Counter)
+    run_rollout_s: float = 0.0
+    run_train_s: float = 0.0
+    present: int = 0
+    rollout_nodes: int = 0
+    train_nodes: int = 0
+    sync_gbps: float = 0.0
+
+    def push(self, time_s: float, priority: int, job: int) -> None:
+        """Queue an event; a later stamp of the job makes it void."""
+        self.sequence += 1
+        heapq.heappush(self.heap, (time_s, priority, self.sequence, job, self.stamp[job]))
+
+    # -- accounts -----------------------------------------------------------------------
+
+    def account(self, group: _Running) -> None:
+        """Credit a group's jobs and nodes with the time since it was last accounted."""
+        seconds = self.now_s - group.accounted_s
+        if seconds <= 0:
+            return
+        group.accounted_s = self.now_s
+        state = group.state
+        periods = seconds / state.period_s
+        shared_r = Counter(node for pins in state.rollout_pins for node in pins)
+        shared_t = Counter(node for pins in state.train_pins for node in pins)
+        for record, rate, r_pins, t_pins in zip(
+            group.records, state.rates, state.rollout_pins, state.train_pins, strict=True
+        ):
+            iterations = rate * periods
+            record.iterations += iterations
+            record.rollout_node_s += seconds * sum(1 / shared_r[node] for node in r_pins)
+            record.train_node_s += seconds * sum(1 / shared_t[node] for node in t_pins)
+            job = record.job
+            if r_pins:
+                self.run_rollout_s += iterations * job.rollout_s * len(r_pins)
+                self.run_train_s += iterations * job.train_s * len(t_pins)
+            else:  # both phases on the train nodes
+                factor = state.period_s / job.solo_s
+                both = factor * (job.rollout_s + job.train_s)
+                self.run_train_s += iterations * both * len(t_pins)
+
+    def close(self, number: int) -> _Running:
+        """End a group's current version at this moment."""
+        group = self.running.pop(number)
+        self.account(group)
+        if self.now_s > group.since_s:
+            self.versions.append(group.state.version(group.since_s, self.now_s))
+        self.rollout_nodes -= group.rollout_nodes
+        self.train_nodes -= group.train_nodes
+        self.sync_gbps -= group.sync_gbps
+        return group
+
+    def open(self, state: GroupState) -> None:
+        """Start a new version of a group at this moment."""
+        members = [self.index[job.job_id] for job in state.jobs]
+        gbit = sum(
+            rate * job.sync_gb * _BITS_PER_GB / _BITS_PER_GBIT
+            for job, rate, pins in zip(state.jobs, state.rates, state.rollout_pins, strict=True)
+            if pins
+        )
+        records = [self.records[i] for i in members]
+        group = _Running(
+            state=state,
+            since_s=self.now_s,
+            accounted_s=self.now_s,
+            records=records,
+            rollout_nodes=len(state.rollout_nodes),
+            train_nodes=len(state.train_nodes),
+            sync_gbps=gbit / state.period_s,
+        )
+        self.running[state.number] = group
+        self.rollout_nodes += group.rollout_nodes
+        self.train_nodes += group.train_nodes
+        self.sync_gbps += group.sync_gbps
+        for i, record, rate in zip(members, records, state.rates, strict=True):
+            self.home[i] = state.number
+            record.group_id = state.group_id
+            record.group_size_max = max(record.group_size_max, len(members))
+            each_s = state.period_s / rate
+            record.worst_iteration_s = max(record.worst_iteration_s, each_s)
+            if self.convention == "work":
+                self.stamp[i] += 1
+                left = max(record.job.iterations - record.iterations, 0.0)
+                self.push(self.now_s + left * each_s, _DEPARTURE, i)
+
+    def apply(self, change: Change) -> None:
+        """Put a policy's answer into effect, checking what promises to be valid."""
+        for number in change.ended:
+            self.close(number)
+        for state in change.groups:
+            if state.number in self.running:
+                self.close(state.number)
+            if self.check or not self.policy.promises_valid:
+                self._check(state)
+            self.open(state)
+
+    def _check(self, state: GroupState) -> None:
+        found = check_group(
+            state.version(self.now_s, self.now_s + state.period_s),
+            self.jobs,
+            self.options.cluster,
+            self.options.limits,
+            index=self.index,
+        )
+        if not found:
+            return
+        if self.policy.promises_valid:
+            first = "; ".join(v.message for v in found[:3])
+            raise CheckError(
+                f"Policy {self.policy.name} made an invalid plan at {self.now_s:.1f} s: {first}"
+            )
+        self.breaches.update(v.rule for v in found)
+
+    # -- events -------------------------------------------------------------------------
+
+    def arrive(self, i: int) -> None:
+        """Handle an arrival."""
+        record = self.records[i]
+        job = record.job
+        self.present += 1
+        if job.mode == "async":
+            record.group_id = "dedicated"
+            record.group_size_max = 1
+            record.worst_iteration_s = job.solo_s
+            self.rollout_nodes += job.rollout_nodes
+            self.train_nodes += job.train_nodes
+            self.push(job.arrival_s + job.duration_s, _DEPARTURE, i)
+            return
+        if self.convention == "wallclock":
+            self.push(job.arrival_s + job.duration_s, _DEPARTURE, i)
+        change = self.policy.arrive(job, self.now_s)
+        if change.admission is not None:
+            record.admission = change.admission
+            self.admission[change.admission] += 1
+        self.apply(change)
+
+    def depart(self, i: int) -> None:
+        """Handle a departure."""
+        record = self.records[i]
+        job = record.job
+        self.present -= 1
+        record.departure_s = self.now_s
+        if job.mode == "async":
+            self._leave_dedicated(record)
+            return
+        self.account(self.running[self.home.pop(i)])
+        if self.convention == "work":
+            record.iterations = job.iterations
+        self.apply(self.policy.depart(job, self.now_s))
+
+    def _leave_dedicated(self, record: JobRecord) -> None:
+        job = record.job
+        seconds = self.now_s - job.arrival_s
+        record.iterations = seconds / job.solo_s
+        record.rollout_node_s = seconds * job.rollout_nodes
+        record.train_node_s = seconds * job.train_nodes
+        self.run_rollout_s += record.iterations * job.rollout_s * job.rollout_nodes
+        self.run_train_s += record.iterations * job.train_s * job.train_nodes
+        self.rollout_nodes -= job.rollout_nodes
+        self.train_nodes -= job.train_nodes
+        self.dedicated.append(
+            DedicatedNodes(
+                job_id=job.job_id,
+                from_s=job.arrival_s,
+                to_s=self.now_s,
+                rollout_nodes=job.rollout_nodes,
+                train_nodes=job.train_nodes,
+            )
+        )
+
+    def row(self, bound_usd_per_hour: float) -> None:
+        """Record the state after all events of this moment."""
+        values = (
+            self.now_s,
+            self.present,
+            self.rollout_nodes,
+            self.train_nodes,
+            bound_usd_per_hour,
+            self.sync_gbps,
+        )
+        if self.rows and self.rows[-1][0] == self.now_s:
+            self.rows[-1] = values
+        else:
+            self.rows.append(values)
+
+
+def refuse_one_step(jobs: JobTable) -> None:
+    """Refuse one-step-off-policy jobs by name.
+
+    Raises
+    ------
+    UnsupportedError
+        Naming the first such jobs and their count.
+    """
+    found = jobs.where_mode("one-step")
+    if len(found):
+        names = ", ".join(f"'{jobs.job_id[i]}'" for i in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise UnsupportedError(
+            f"One-step-off-policy jobs are not supported yet: {names}{more} have mode "
+            f"'one-step'. Use mode 'sync' (a shorter pipeline than real) or leave them out."
+        )
+
+
+def replay(
+    jobs: JobTable,
+    policy: str,
+    options: PolicyOptions,
+    *,
+    convention: Convention = "work",
+    check: bool = True,
+    progress: Progress | None = None,
+) -> ReplayResult:
+    """Replay a trace under a policy.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        In order of arrival; async jobs get dedicated nodes.
+    policy : str
+        Name in ``planner.policies.POLICIES``.
+    options : PolicyOptions
+    convention : {"work", "wallclock"}
+    check : bool
+        Check every version as it is made and the whole plan at the end.
+    progress : callable, optional
+        Called with (jobs departed, jobs) now and then.
+
+    Raises
+    ------
+    InputError
+        When there are no jobs.
+    UnsupportedError
+        When the trace has one-step-off-policy jobs.
+    CheckError
+        When a policy that promises valid plans breaks a rule.
+    """
+    if not len(jobs):
+        raise InputError("Expected at least one job, got none.")
+    refuse_one_step(jobs)
+    loop = _Loop(jobs, make_policy(policy, options), options, convention, check)
+    loop.records = [JobRecord(job) for job in jobs]
+    loop.index = {job_id: i for i, job_id in enumerate(jobs.job_id)}
+    loop.stamp = [0] * len(jobs)
+    for i, record in enumerate(loop.records):
+        loop.push(record.job.arrival_s, _ARRIVAL, i)
+    sums = VolumeSums(options.cluster, options.limits)
+    dedicated_usd, departed, every = 0.0, 0, max(1, len(jobs) // 200)
+    while loop.heap:
+        time_s, kind, _, i, stamp = heapq.heappop(loop.heap)
+        if kind == _DEPARTURE and stamp != loop.stamp[i]:
+            continue
+        loop.now_s = time_s
+        job = loop.records[i].job
+        sign = 1 if kind == _ARRIVAL else -1
+        if job.mode == "async":
+            dedicated_usd += sign * options.cluster.usd_per_hour(job.rollout_nodes, job.train_nodes)
+        elif sign > 0:
+            sums.add(job)
+        else:
+            sums.remove(job)
+        if kind == _ARRIVAL:
+            loop.arrive(i)
+        else:
+            loop.stamp[i] += 1
+            loop.depart(i)
+            departed += 1
+            if progress is not None and departed % every == 0:
+                progress(departed, len(jobs))
+        loop.row(sums.usd_per_hour() + dedicated_usd)
+    return _result(loop)
+
+
+def _admission(loop: _Loop) -> dict[str, int] | None:
+    """Return jobs by kind of admission, every kind that the policy could have used."""
+    if not loop.policy.admits:
+        return None
+    kinds = ["direct", "rollout_scaled", "isolated"]
+    if loop.options.placer.train_scaling:
+        kinds.insert(2, "train_scaled")
+    return {kind: loop.admission[kind] for kind in kinds}
+
+
+def _result(loop: _Loop) -> ReplayResult:
+    columns = list(zip(*loop.rows, strict=True))
+    timeline = Timeline(
+        time_s=np.array(columns[0]),
+        jobs=np.array(columns[1], dtype=np.int64),
+        rollout_nodes=np.array(columns[2], dtype=np.int64),
+        train_nodes=np.array(columns[3], dtype=np.int64),
+        bound_usd_per_hour=np.array(columns[4]),
+        sync_gbps=np.maximum(np.array(columns[5]), 0.0),
+    )
+    cluster = loop.options.cluster
+    usd_per_hour = cluster.rollout.usd_per_hour * timeline.rollout_nodes
+    usd_per_hour = usd_per_hour + cluster.train.usd_per_hour * timeline.train_nodes
+    usd_total = float(np.dot(usd_per_hour[:-1], timeline.hours))
+    plan = Plan(
+        policy=loop.policy.name,
+        durations=loop.convention,
+        cluster=cluster,
+        jobs=loop.jobs,
+        limits=loop.options.limits,
+        groups=tuple(loop.versions),
+        usd_total=usd_total,
+        dedicated=tuple(loop.dedicated),
+    )
+    breaches = dict(loop.breaches)
+    if loop.check and loop.policy.promises_valid:
+        report = check_plan(plan)
+        if not report.ok:
+            first = "; ".join(v.message for v in report.violations[:3])
+            raise CheckError(f"Policy {plan.policy} made an invalid plan: {first}")
+    return ReplayResult(
+        policy=loop.policy.name,
+        convention=loop.convention,
+        cluster=cluster,
+        limits=loop.options.limits,
+        plan=plan,
+        records=tuple(loop.records),
+        timeline=timeline,
+        usd_total=usd_total,
+        dedicated_usd_total=sum(
+            cluster.usd_per_hour(d.rollout_nodes, d.train_nodes) * (d.to_s - d.from_s) / _HOUR_S
+            for d in loop.dedicated
+        ),
+        bound_usd_total=float(np.dot(timeline.bound_usd_per_hour[:-1], timeline.hours)),
+        bound_method=VOLUME,
+        admission=_admission(loop),
+        run_node_s={"rollout": loop.run_rollout_s, "train": loop.run_train_s},
+        promises_valid=loop.policy.promises_valid,
+        checked=loop.check and loop.policy.promises_valid,
+        breaches=breaches,
+        decision_s=tuple(getattr(loop.policy, "decision_s", ())),
+    )

@@ -1,0 +1,173 @@
+"""Tables for people: what ``plan`` and ``check`` print on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.api import PlanReport
+from planner.document import bound_usd_work
+from planner.replay import Convention, ReplayResult
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from instances.checker import CheckReport
+    from instances.plan import Plan
+
+__all__ = ["print_check", "print_plan"]
+
+_TITLES: dict[Convention, str] = {
+    "work": "Each job does its iterations; sharing stretches its stay (convention: work)",
+    "wallclock": "Each job stays as long as alone (convention: wallclock)",
+}
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
+def _slo(share: float) -> str:
+    """Return a share of jobs without rounding a miss up to 100 %."""
+    return "100%" if share == 1 else f"{min(100 * share, 99.9):.1f}%"
+
+
+def _money(usd: float) -> str:
+    return f"{usd:,.0f}"
+
+
+def _compared(report: PlanReport) -> tuple[str, ...]:
+    """Return the baselines that get a ratio column: solo and colocated, else the first two."""
+    usual = tuple(name for name in ("solo", "colocated") if name in report.baselines)
+    return usual or report.baselines[:2]
+
+
+def _policy_table(report: PlanReport, convention: Convention) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    cluster = report.options.cluster
+    table = Table(
+        title=_TITLES[convention],
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("policy", no_wrap=True)
+    names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
+    for header in (
+        "$/h\nmean",
+        "$\ntotal",
+        *(f"vs\n{baseline}" for baseline in _compared(report)),
+        f"peak GPUs\n{names}",
+        "SLO\nmet",
+        "idle\nR/T",
+        "cost/\nbound",
+    ):
+        table.add_column(header, justify="right", no_wrap=True)
+    for name, result in report.results[convention].items():
+        gpus_r = result.peak_nodes["rollout"] * cluster.rollout.gpus_per_node
+        gpus_t = result.peak_nodes["train"] * cluster.train.gpus_per_node
+        idle = result.idle_fraction
+        ratio = "-"
+        if result.promises_valid:
+            ratio = f"{result.usd_total / result.bound_usd_total:.2f}"
+        table.add_row(
+            name,
+            f"{result.usd_per_hour_mean:,.1f}",
+            _money(result.usd_total),
+            *(f"{report.saving(b, convention, name):.2f}x" for b in _compared(report)),
+            f"{gpus_r}+{gpus_t}",
+            _slo(result.slo_attainment),
+            f"{_percent(idle['rollout'])}/{_percent(idle['train'])}",
+            ratio,
+            style="bold" if name == report.policy else "",
+        )
+    return table
+
+
+def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
+    """Return the answer in sentences: fleet, price, gap, admission."""
+    cluster, peak, p95 = result.cluster, result.peak_nodes, result.p95_nodes
+    gpus = cluster.rollout.gpus_per_node, cluster.train.gpus_per_node
+    names = cluster.rollout.gpu.name, cluster.train.gpu.name
+    lines = [
+        f"{report.policy} needs at most {peak['rollout']} {names[0]} nodes "
+        f"({peak['rollout'] * gpus[0]} GPUs) and {peak['train']} {names[1]} nodes "
+        f"({peak['train'] * gpus[1]} GPUs) at once: "
+        f"${cluster.usd_per_hour(peak['rollout'], peak['train']):,.2f}/h to hold them all. "
+        f"For 95 % of the time {p95['rollout']} + {p95['train']} nodes are enough "
+        f"(${cluster.usd_per_hour(p95['rollout'], p95['train']):,.2f}/h).",
+    ]
+    if result.promises_valid:
+        other = report.results["wallclock"][report.policy]
+        lines.append(
+            f"Proven: no valid plan costs less than ${other.bound_usd_total:,.0f} by wallclock "
+            f"({result.bound_method} bound; ratio {other.usd_total / other.bound_usd_total:.2f}), "
+            f"nor less than ${bound_usd_work(report.results['work'][report.policy]):,.0f} for "
+            f"the same work."
+        )
+    if result.admission:
+        placed = sum(result.admission.values())
+        mix = ", ".join(
+            f"{_percent(n / placed)} {kind.replace('_', ' ')}"
+            for kind, n in result.admission.items()
+        )
+        lines.append(f"Admission: {mix}.")
+    link = result.link_utilisation
+    lines.append(
+        f"Links between the clusters: {result.links} used at {_percent(link['mean'])} on average, "
+        f"{_percent(link['peak'])} at most."
+    )
+    if result.dedicated_usd_total:
+        jobs = sum(r.job.mode == "async" for r in result.records)
+        lines.append(
+            f"{jobs} async jobs hold dedicated nodes for ${result.dedicated_usd_total:,.0f}, "
+            f"included above."
+        )
+    return lines
+
+
+def print_plan(report: PlanReport, console: Console) -> None:
+    """Print the answer and one table per convention."""
+    result = report.result(report.policy)
+    jobs = report.trace.jobs
+    console.print(
+        f"{report.trace.name}: {len(jobs)} jobs over {result.horizon_h:,.1f} h, policy "
+        f"{report.policy} ({report.primary} convention)",
+        style="bold",
+        markup=False,
+    )
+    for line in _answer(report, result):
+        console.print(line, markup=False)
+    for convention in report.results:
+        console.print()
+        console.print(_policy_table(report, convention))
+    notes = ["vs: total cost of that baseline over the total of the row."]
+    if any(not r.promises_valid for _, _, r in report):
+        outside = sorted({name for _, name, r in report if not r.promises_valid})
+        notes.append(
+            f"{', '.join(outside)}: outside the rules of a valid plan, not checked, no bound."
+        )
+    console.print(" ".join(notes), style="dim", markup=False)
+
+
+def print_check(name: str, plan: Plan, report: CheckReport, console: Console, most: int) -> None:
+    """Print the outcome of ``planner check``: a verdict, then violations, the first ``most``."""
+    verdict = "valid" if report.ok else f"NOT valid: {len(report.violations)} violations"
+    console.print(f"{name}: {verdict}", style="bold", markup=False)
+    console.print(
+        f"{report.n_jobs} jobs, {report.n_groups} group versions, policy {plan.policy}, "
+        f"{plan.durations} convention; price re-derived: ${report.usd_total_recomputed:,.2f} "
+        f"(claimed ${plan.usd_total:,.2f}); peak {report.peak_nodes['rollout']} rollout + "
+        f"{report.peak_nodes['train']} train nodes.",
+        markup=False,
+    )
+    for rule, count in report.counts.items():
+        console.print(f"  {rule}: {count}", markup=False)
+    for violation in report.violations[:most]:
+        console.print(f"- [{violation.rule}] {violation.message}", markup=False)
+    if len(report.violations) > most:
+        console.print(f"... and {len(report.violations) - most} more.", markup=False)

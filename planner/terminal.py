@@ -1,0 +1,141 @@
+"""Words on standard error: progress, notes, warnings, and how errors end a command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+
+from instances.errors import FleetPlannerError, InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "Reporter", "guarded"]
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+_EXIT_INTERRUPTED = 130
+_EXIT_TERMINATED = 143
+#: Progress is shown only for work that takes longer than this, seconds.
+_QUIET_FOR_S = 1.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Reporter:
+    """Notes, warnings and progress on standard error.
+
+    Parameters
+    ----------
+    quiet : bool
+        Drop notes and progress; warnings stay.
+    clock : callable
+        Seconds from an arbitrary origin.
+    """
+
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quiet = quiet
+        self._clock = clock
+
+    @staticmethod
+    def _console() -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, soft_wrap=True, highlight=False)
+
+    def note(self, text: str) -> None:
+        """Say something useful, unless quiet."""
+        if not self._quiet:
+            self._console().print(text, style="dim", markup=False)
+
+    def warn(self, text: str) -> None:
+        """Say something that must not be missed."""
+        self._console().print(f"warning: {text}", style="yellow", markup=False)
+
+    @contextlib.contextmanager
+    def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
+        """Give a callback (label, done, total) that draws one bar, on a terminal only."""
+        if self._quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console(),
+            transient=True,
+        )
+        began, tasks, shown = self._clock(), {}, False
+
+        def show(label: str, done: int, total: int) -> None:
+            nonlocal shown
+            if not shown:
+                if self._clock() - began < _QUIET_FOR_S:
+                    return
+                bar.start()
+                shown = True
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=total)
+            bar.update(tasks[label], completed=done)
+
+        try:
+            yield show
+        finally:
+            if shown:
+                bar.stop()
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    for line in text.splitlines() or [""]:
+        sys.stderr.write(f"error: {line}\n")
+    sys.exit(code)
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a command: our errors become one line and an exit code, signals clean up.
+
+    Exit codes: 1 infeasible or check failed, 2 bad input or usage, 130 Ctrl-C, 143 SIGTERM.
+    """
+    import functools
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        sys.exit(_EXIT_TERMINATED)
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
+            signal.signal(signal.SIGTERM, terminate)
+        try:
+            result = command(*args, **kwargs)
+            sys.stdout.flush()
+            return result
+        except InputError as error:
+            _fail(str(error), EXIT_BAD_INPUT)
+        except FleetPlannerError as error:
+            _fail(str(error), EXIT_FAILED)
+        except KeyboardInterrupt:
+            _fail("Interrupted; no file was written.", _EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            # the reader has gone (plan | head): leave quietly, without a second error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(EXIT_FAILED)
+
+    return run
