@@ -91,7 +91,15 @@ def solo_seconds(rollout_s: float, train_s: float, sync_s: float, mode: str = "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One RL post-training job; units are in the names, meanings in design section 2."""
+    """One RL post-training job; units are in the names, meanings in design section 2.
+
+    Attributes
+    ----------
+    solo_s : float
+        T_j: iteration seconds when the job runs alone (switches excluded), derived.
+    deadline_s : float
+        D_j = sigma_j T_j: the largest mean iteration time the SLO allows, derived.
+    """
 
     job_id: str
     rollout_s: float
@@ -108,16 +116,13 @@ class Job:
     train_switch_s: float = 0.0
     sync_gb: float = 0.0
     mode: str = "sync"
+    solo_s: float = field(init=False)
+    deadline_s: float = field(init=False)
 
-    @property
-    def solo_s(self) -> float:
-        """T_j: iteration seconds when the job runs alone (switches excluded)."""
-        return solo_seconds(self.rollout_s, self.train_s, self.sync_s, self.mode)
-
-    @property
-    def deadline_s(self) -> float:
-        """D_j = sigma_j T_j: the largest mean iteration time the SLO allows, seconds."""
-        return self.slo * self.solo_s
+    def __post_init__(self) -> None:
+        solo = solo_seconds(self.rollout_s, self.train_s, self.sync_s, self.mode)
+        object.__setattr__(self, "solo_s", solo)
+        object.__setattr__(self, "deadline_s", self.slo * solo)
 
     @property
     def iterations(self) -> float:
@@ -196,7 +201,11 @@ class JobTable:
     @classmethod
     def from_jobs(cls, jobs: Sequence[Job]) -> JobTable:
         """Build a table from single jobs, in the given order."""
-        columns = {f.name: [getattr(job, f.name) for job in jobs] for f in dataclasses.fields(Job)}
+        columns = {
+            f.name: [getattr(job, f.name) for job in jobs]
+            for f in dataclasses.fields(Job)
+            if f.init
+        }
         return cls(**columns)  # type: ignore[arg-type]  # __post_init__ converts lists to arrays
 
     def __len__(self) -> int:

@@ -1,6 +1,14 @@
-"""Insertion of jobs into a circle of given length: the kernel of ``models.period.construct``.
+"""Two ways to fill a circle of given length: the kernels of ``models.period.construct``.
 
-The circle has length ``C``. A node's busy time is a sorted list of arcs ``(start, end)`` with
+**One node first** (:func:`one_node_first`), for single-node jobs with one iteration each that
+all share one node of one pool. That node's phases are laid one after the other without idle
+time; then job ``j``'s other phase may start in a window of length ``C - p_j - q_j - s_j`` right
+after the first (and its sync). The other pool's nodes are now independent: on each, a cyclic
+order of its phases fits or not, decided by pushing starts forward. Orders of the shared node
+are tried one after the other. On groups met by the placer this finds the lower bound almost
+always, mostly with the first order.
+
+**Insertion** (:func:`pack`), for any pins and rates. The circle has length ``C``. A node's busy time is a sorted list of arcs ``(start, end)`` with
 ``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the union over its nodes.
 Jobs are inserted one after the other. For one job with one iteration, all pairs of a rollout
 gap and a train gap are tried; within a pair the feasible (rollout start, train start) form a
@@ -8,7 +16,7 @@ polygon, and only its vertices are tried: there at least one phase touches a nei
 The cost of a choice is the smaller leftover piece on either side plus a tenth of the gap's
 leftover, weighted by how full that pool's node is.
 
-Plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
+Both are plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
 exceeds the work.
 """
 
@@ -16,14 +24,17 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from itertools import islice, permutations
 from typing import Final
 
-__all__ = ["first_turn", "pack", "place_one"]
+__all__ = ["first_turn", "one_node_first", "pack", "place_one"]
 
 #: Relative slack of comparisons, far below the checker's tolerance.
 EPS: Final = 1e-10
 #: Weight of a gap's total leftover against its smaller leftover piece.
 LEFTOVER_WEIGHT: Final = 0.1
+#: How often the first phase of a node is pushed back to make room for the last.
+_PUSHES: Final = 6
 INFINITY: Final = float("inf")
 
 Arc = tuple[float, float]
@@ -206,6 +217,107 @@ def _place_chain(
         else:
             best, best_span = tuple(pairs), now - pairs[0][0] - eps
     return best
+
+
+def one_node_first(
+    circle: float,
+    first: Sequence[float],
+    rest: Sequence[float],
+    gap: Sequence[float],
+    slack: Sequence[float],
+    rest_pins: Sequence[Pins],
+    most: int,
+) -> list[tuple[float, float]] | None:
+    """Schedule jobs that share one node of one pool, by laying out that node first.
+
+    Parameters
+    ----------
+    circle : float
+        Length of the circle, seconds; at least ``sum(first)``.
+    first, rest : sequence of float
+        Phase seconds on the shared node, and in the other pool.
+    gap : sequence of float
+        Seconds between the end of the first phase and the earliest start of the other.
+    slack : sequence of float
+        Width of the window for the start of the other phase.
+    rest_pins : sequence of (int,)
+        Node of the other pool of each job.
+    most : int
+        Orders of the shared node, and of each other node, to try.
+
+    Returns
+    -------
+    list of (float, float), or None
+        Per job the start on the shared node in ``[0, circle)``, and the start of the other
+        phase, later than that.
+    """
+    eps = EPS * circle
+    n = len(first)
+    nodes: dict[int, list[int]] = {}
+    for j in range(n):
+        nodes.setdefault(rest_pins[j][0], []).append(j)
+    crowded = [jobs for jobs in nodes.values() if len(jobs) > 1]
+    lead, *others = sorted(range(n), key=lambda j: -len(nodes[rest_pins[j][0]]))
+    starts, opens = [0.0] * n, [0.0] * n
+    for order in islice(permutations(others), most):
+        now = first[lead]
+        opens[lead] = now + gap[lead]
+        for j in order:
+            starts[j] = now
+            now += first[j]
+            opens[j] = now + gap[j]
+        out = opens.copy()
+        for jobs in crowded:
+            if not _fill_node(circle, jobs, rest, opens, slack, out, most, eps):
+                break
+        else:
+            return list(zip(starts, out, strict=True))
+    return None
+
+
+def _fill_node(
+    circle: float,
+    jobs: list[int],
+    seconds: Sequence[float],
+    opens: list[float],
+    slack: Sequence[float],
+    out: list[float],
+    most: int,
+    eps: float,
+) -> bool:
+    """Start these phases on one node within ``[opens, opens + slack]``, modulo the circle.
+
+    For each cyclic order: the first phase starts as early as it may, every other as early as
+    its window and the phase before allow; while the last runs into the next turn of the
+    first, the first starts later. Exact for the order. Starts are written to ``out``.
+    """
+    lead, *others = jobs
+    latest = opens[lead] + slack[lead] + eps
+    for order in islice(permutations(others), most):
+        begin = opens[lead]
+        for _ in range(_PUSHES):
+            if begin > latest:
+                break
+            now = begin + seconds[lead]
+            for j in order:
+                # the first window of j, modulo the circle, that is still open
+                turn = -((opens[j] + slack[j] - now + eps) // circle) * circle
+                start = opens[j] + turn
+                if start < now:
+                    start = now
+                if start > opens[j] + turn + slack[j] + eps:
+                    break
+                out[j] = start
+                now = start + seconds[j]
+            else:
+                excess = now - begin - circle
+                if excess <= eps:
+                    out[lead] = begin
+                    return True
+                begin += excess
+                continue
+            break
+    return False
 
 
 def pack(

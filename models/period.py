@@ -37,7 +37,7 @@ from typing import Final
 
 from instances.errors import InputError
 from instances.jobs import Job
-from models.packing import first_turn, pack, place_one
+from models.packing import first_turn, one_node_first, pack, place_one
 
 __all__ = [
     "CyclicOrder",
@@ -55,6 +55,9 @@ __all__ = [
 
 #: Relative slack for comparisons of sums of seconds (round-off, far below the checker's).
 REL_EPS: Final = 1e-11
+
+#: Orders of the shared node, and of every other node, tried by "one node first".
+_ONE_NODE_ORDERS: Final = 24
 
 Pins = tuple[int, ...]
 Starts = tuple[tuple[tuple[float, float], ...], ...]
@@ -524,26 +527,25 @@ def least_period(
 # --- construction -----------------------------------------------------------------------
 
 
-def _insertion_orders(shape: GroupShape, most: int) -> Iterator[tuple[int, ...]]:
+def _insertion_orders(shape: GroupShape, most: int) -> Iterator[Sequence[int]]:
     """Yield up to ``most`` of the documented insertion orders, duplicates left out.
 
     Longest iteration first, longest train first, longest rollout first, widest gang first,
     least slack (largest share of a turn, ``k_j (p + q + s)``) first; ties by index.
     """
-    p, q, rates = shape.rollout_s, shape.train_s, shape.rates
-    cycle = [a + b + c for a, b, c in zip(p, q, shape.sync_s, strict=True)]
+    p, q, s, rates = shape.rollout_s, shape.train_s, shape.sync_s, shape.rates
     keys: tuple[Callable[[int], float | tuple[float, float]], ...] = (
-        lambda j: -cycle[j],
+        lambda j: -p[j] - q[j] - s[j],
         lambda j: -q[j],
         lambda j: -p[j],
-        lambda j: (-len(shape.rollout_pins[j]) - len(shape.train_pins[j]), -cycle[j]),
-        lambda j: -rates[j] * cycle[j],
+        lambda j: (-len(shape.rollout_pins[j]) - len(shape.train_pins[j]), -p[j] - q[j] - s[j]),
+        lambda j: -rates[j] * (p[j] + q[j] + s[j]),
     )
-    seen = set()
+    seen: list[list[int]] = []
     for key in keys[:most]:
-        order = tuple(sorted(range(len(cycle)), key=key))
+        order = sorted(range(len(p)), key=key)
         if order not in seen:
-            seen.add(order)
+            seen.append(order)
             yield order
 
 
@@ -586,8 +588,12 @@ def _disjoint(a: Pins, b: Pins) -> bool:
 
 
 def _pack_any(shape: GroupShape, circle: float, orders: int) -> Starts | None:
+    """Return starts within a circle by the first of the documented ways that finds some."""
+    starts = _one_node_first(shape, circle)
+    if starts is not None:
+        return starts
     for order in _insertion_orders(shape, orders):
-        starts = pack(
+        found = pack(
             circle,
             shape.rollout_s,
             shape.train_s,
@@ -597,9 +603,40 @@ def _pack_any(shape: GroupShape, circle: float, orders: int) -> Starts | None:
             shape.rates,
             order,
         )
-        if starts is not None:
-            return tuple(starts)
+        if found is not None:
+            return tuple(found)
     return None
+
+
+def _one_node_first(shape: GroupShape, circle: float) -> Starts | None:
+    """Return starts by laying out the node that all jobs share first, where there is one."""
+    p, q, s = shape.rollout_s, shape.train_s, shape.sync_s
+    by_train = _all_on_one(shape.train_pins)
+    if not by_train and not _all_on_one(shape.rollout_pins):
+        return None
+    pins = shape.rollout_pins if by_train else shape.train_pins
+    if max(map(len, pins)) > 1 or max(shape.rates) > 1:
+        return None
+    slack = [max(circle - a - b - c, 0.0) for a, b, c in zip(p, q, s, strict=True)]
+    if by_train:
+        found = one_node_first(circle, q, p, s, slack, pins, _ONE_NODE_ORDERS)
+    else:
+        found = one_node_first(circle, p, q, (0.0,) * len(p), slack, pins, _ONE_NODE_ORDERS)
+    if found is None:
+        return None
+    out = []
+    for j, (begin, other) in enumerate(found):
+        opens = begin + q[j] + s[j] if by_train else begin + p[j]
+        wait = (other - opens) % circle
+        start = opens + wait if wait <= slack[j] else opens  # round-off below the window
+        pair = (start - circle, begin) if by_train else (begin, start)
+        out.append(first_turn((pair,), circle))
+    return tuple(out)
+
+
+def _all_on_one(pins: Sequence[Pins]) -> bool:
+    first = pins[0]
+    return len(first) == 1 and all(nodes == first for nodes in pins)
 
 
 def _is_open_shop(shape: GroupShape) -> bool:
@@ -616,9 +653,10 @@ def construct(
 ) -> Schedule | None:
     """Return a schedule of period at most ``limit_s``, as short as this construction finds.
 
-    First insertion at LB(g) itself, which when it succeeds is optimal; else at the limit,
-    then the least period of the orders so found, then up to ``refine`` attempts halfway
-    between LB(g) and the best period held.
+    First at LB(g) itself, which when it succeeds is optimal; else at the limit, then the
+    least period of the orders so found, then up to ``refine`` attempts halfway between LB(g)
+    and the best period held. At each length: one node first where all jobs share a node,
+    then insertion in up to ``orders`` orders (:mod:`models.packing`).
 
     Parameters
     ----------

@@ -122,8 +122,8 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     estimated = trace.jobs.estimated_columns()
     if estimated:
         out.append(
-            f"estimated from model_b, not measured: {', '.join(estimated)} "
-            f"(docs: design defaults; give the columns to override)."
+            f"estimated from model_b by defaults, not measured: {', '.join(estimated)}. "
+            f"Give these columns to replace the estimates."
         )
     for convention, policy, result in report:
         peak = result.link_utilisation["peak"]

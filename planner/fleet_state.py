@@ -6,7 +6,7 @@ is kept in the form that answers it in a few vectorised passes:
 * ``limits`` ``(7, capacity)``: per group the numbers that a job is compared with. A group
   passes when every row is at most the job's own bound for that row (:meth:`FleetState.open_to`);
 * node tables ``(3, capacity, width)``: per node its load, its DRAM and the longest iteration
-  pinned there. A node that does not exist has infinite load.
+  pinned there. A node that does not exist is overloaded (``ABSENT``).
 
 Loads and iterations are those of design section 3 *with the switch*, since a node that one more
 job joins is shared from then on.
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from instances.hardware import DEFAULT_CLUSTER, Cluster
+from instances.hardware import DEFAULT_CLUSTER
 from models.period import GroupShape
 from planner.group_state import GroupState, Pins
 
@@ -36,6 +36,8 @@ ROWS: Final = 7
 _FIRST_CAPACITY: Final = 64
 _FIRST_WIDTH: Final = 4
 INFINITY: Final = float("inf")
+#: Load, DRAM and iteration of a node that does not exist: too large for any job, but finite.
+ABSENT: Final = 1e300
 
 #: One node: [load if joined, DRAM GB, longest iteration if joined, jobs pinned].
 NodeRow = list[float]
@@ -53,7 +55,7 @@ class NodeTable:
     __slots__ = ("rows",)
 
     def __init__(self, capacity: int, width: int) -> None:
-        self.rows: FloatArray = np.full((3, capacity, width), INFINITY)
+        self.rows: FloatArray = np.full((3, capacity, width), ABSENT)
 
     @property
     def width(self) -> int:
@@ -68,13 +70,13 @@ class NodeTable:
 
     def count(self, slots: IntArray) -> IntArray:
         """Return how many nodes each of these groups has, ``(n_slots,)``."""
-        found: IntArray = np.count_nonzero(self.rows[0, slots] < INFINITY, axis=1)
+        found: IntArray = np.count_nonzero(self.rows[0, slots] < ABSENT, axis=1)
         return found
 
     def grow(self, capacity: int, width: int) -> None:
         """Enlarge in place."""
         old = self.rows
-        self.rows = np.full((3, capacity, width), INFINITY)
+        self.rows = np.full((3, capacity, width), ABSENT)
         self.rows[:, : old.shape[1], : old.shape[2]] = old
 
     def write(self, slot: int, nodes: list[NodeRow]) -> None:
@@ -84,7 +86,7 @@ class NodeTable:
         if width == 1 and len(nodes) == 1:
             rows[:, slot, 0] = nodes[0][:3]
             return
-        values = [INFINITY] * (3 * width)
+        values = [ABSENT] * (3 * width)
         for column, node in enumerate(nodes):
             values[column] = node[0]
             values[width + column] = node[1]
@@ -96,16 +98,16 @@ class NodeTable:
 class Slot:
     """What the arrays do not hold of one group.
 
-    ``*_ids`` are node ids by column, ``*_jobs`` how many jobs are pinned to each, ``next_*``
-    the next unused id; ``shape`` is the shape of ``state``.
+    ``*_ids`` are node ids by column, ``*_rows`` the nodes by id, ``next_*`` the next unused
+    id; ``shape`` is the shape of ``state``.
     """
 
     state: GroupState
     shape: GroupShape
     rollout_ids: Pins
     train_ids: Pins
-    rollout_jobs: dict[int, int]
-    train_jobs: dict[int, int]
+    rollout_rows: dict[int, NodeRow]
+    train_rows: dict[int, NodeRow]
     next_rollout: int
     next_train: int
 
@@ -114,7 +116,8 @@ class Slot:
 class FleetState:
     """All running groups; the first ``top`` slots are in use or free."""
 
-    cluster: Cluster = DEFAULT_CLUSTER
+    usd_rollout: float = DEFAULT_CLUSTER.rollout.usd_per_hour
+    usd_train: float = DEFAULT_CLUSTER.train.usd_per_hour
     skip_saturated: bool = True
     max_group_size: int = 0
     top: int = 0
@@ -194,8 +197,8 @@ class FleetState:
             shape,
             rollout_ids,
             train_ids,
-            {node: int(row[3]) for node, row in rollout.items()},
-            {node: int(row[3]) for node, row in train.items()},
+            rollout,
+            train,
             max(rollout_ids[-1] + 1, old.next_rollout if old else 0),
             max(train_ids[-1] + 1, old.next_train if old else 0),
         )
@@ -208,7 +211,7 @@ class FleetState:
         train_rows = [train[node] for node in train_ids]
         self.train.write(index, train_rows)
         self._write_limits(index, state, shape, train_rows)
-        self.usd_per_hour[index] = self.cluster.usd_per_hour(len(rollout), len(train))
+        self.usd_per_hour[index] = len(rollout) * self.usd_rollout + len(train) * self.usd_train
 
     def _write_limits(
         self, index: int, state: GroupState, shape: GroupShape, train: list[NodeRow]

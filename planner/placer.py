@@ -39,7 +39,7 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
 from models.period import GroupShape, construct, insert, least_period, order_of
-from planner.fleet_state import FleetState, NodeTable, Slot
+from planner.fleet_state import FleetState, NodeRow, NodeTable, Slot
 from planner.group_state import GroupState, Pins
 
 __all__ = ["OBJECTIVES", "TIE_RULES", "AdmissionKind", "Decision", "Placer", "PlacerParams"]
@@ -58,7 +58,7 @@ _INFINITY: Final = float("inf")
 _ORDERS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shared:
     """Groups that could share nodes with the job; arrays over ``n`` groups.
 
@@ -68,14 +68,13 @@ class _Shared:
 
     slots: IntArray
     limit_s: FloatArray
-    shrink_s: FloatArray
     rollout_ok: BoolArray
     rollout_load_s: FloatArray
     train_ok: BoolArray
     train_load_s: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Slate:
     """Candidates of one kind: positions ``at`` in ``shared``, and new nodes for each."""
 
@@ -109,12 +108,18 @@ def _tightest(slate: _Slate) -> FloatArray:
     return fill
 
 
+def _shrink_s(slate: _Slate, fleet: FleetState) -> FloatArray:
+    """Return by how much the job shortens the group's deadline, seconds."""
+    shrink: FloatArray = fleet.deadline_s[slate.slots] - slate.shared.limit_s[slate.at]
+    return shrink
+
+
 TieRule = Callable[[_Slate, FleetState, Job], tuple[FloatArray, ...]]
 
 #: Name -> keys, most important first, smaller is better. ``age`` (order of creation) is last
 #: in all of them.
 TIE_RULES: Final[dict[str, TieRule]] = {
-    "least-shrink": lambda slate, fleet, job: (slate.shared.shrink_s[slate.at], _tightest(slate)),
+    "least-shrink": lambda slate, fleet, job: (_shrink_s(slate, fleet), _tightest(slate)),
     "tightest": lambda slate, fleet, job: (_tightest(slate),),
     "most-room": lambda slate, fleet, job: (-_tightest(slate),),
     "nearest-deadline": lambda slate, fleet, job: (
@@ -218,7 +223,8 @@ class Placer:
         if self.limits.max_rate != 1:
             raise UnsupportedError("The placer runs every job once per period: max_rate is 1.")
         self._fleet = FleetState(
-            cluster=self.cluster,
+            usd_rollout=self.cluster.rollout.usd_per_hour,
+            usd_train=self.cluster.train.usd_per_hour,
             skip_saturated=self.params.skip_saturated,
             max_group_size=self.limits.max_group_size,
         )
@@ -398,7 +404,8 @@ class Placer:
         lone_train = fleet.train.width == 1
         if job.train_nodes > 1 or not lone_train:
             limit = np.minimum(fleet.deadline_s[slots], deadline)
-            ok = _usable(fleet.train, slots, limit, train_s, self._gb_train - job.train_state_gb)
+            gb = self._gb_train - job.train_state_gb
+            ok, _ = _usable(fleet.train, slots, limit, train_s, gb)
             slots = slots[np.count_nonzero(ok, axis=1) >= job.train_nodes]
             if not slots.size:
                 return None
@@ -420,31 +427,23 @@ class Placer:
     def _shared(self, job: Job, slots: IntArray, *, lone_train: bool = False) -> _Shared:
         """Return these groups with the nodes of both pools that the job may use."""
         fleet = self._fleet
-        held = fleet.deadline_s[slots]
-        limit = np.minimum(held, job.deadline_s)
+        limit = np.minimum(fleet.deadline_s.take(slots), job.deadline_s)
         rollout_s = job.rollout_s + job.rollout_switch_s
         gb = self._gb_rollout - job.rollout_state_gb
-        rollout_ok = _usable(fleet.rollout, slots, limit, rollout_s, gb)
+        rollout_ok, rollout_load = _usable(fleet.rollout, slots, limit, rollout_s, gb)
         both = job.solo_s + job.rollout_switch_s + job.train_switch_s
         rollout_ok &= (limit >= both - _EPS)[:, None]
-        rollout_load = np.where(rollout_ok, fleet.rollout.rows[0, slots], 0.0).max(axis=1)
+        rollout_load = np.maximum.reduce(rollout_load * rollout_ok, axis=1)
         train_s = job.train_s + job.train_switch_s
         if lone_train:  # FleetState.open_to has decided on the only node there is
             train_ok = np.ones((len(slots), 1), dtype=np.bool_)
-            train_load = fleet.train.rows[0, slots, 0]
+            train_load = fleet.train.rows[0, :, 0].take(slots)
         else:
             gb = self._gb_train - job.train_state_gb
-            train_ok = _usable(fleet.train, slots, limit, train_s, gb)
-            train_load = np.where(train_ok, fleet.train.rows[0, slots], 0.0).max(axis=1)
-        return _Shared(
-            slots,
-            limit,
-            held - limit,
-            rollout_ok,
-            rollout_load + rollout_s,
-            train_ok,
-            train_load + train_s,
-        )
+            train_ok, train_load = _usable(fleet.train, slots, limit, train_s, gb)
+            train_load = np.maximum.reduce(train_load * train_ok, axis=1)
+        train_load = train_load + train_s
+        return _Shared(slots, limit, rollout_ok, rollout_load + rollout_s, train_ok, train_load)
 
     def _lower_costs(self, slate: _Slate, job: Job) -> FloatArray:
         """Return a lower bound of each candidate's marginal cost, ``(n,)``."""
@@ -541,17 +540,20 @@ class Placer:
 
 def _usable(
     table: NodeTable, slots: IntArray, limit_s: FloatArray, seconds: float, gb: float
-) -> BoolArray:
-    """Return which existing nodes take ``seconds`` more and have ``gb`` or less, ``(n, w)``.
+) -> tuple[BoolArray, FloatArray]:
+    """Return which existing nodes can take the job, and the load of each; both ``(n, w)``.
 
-    The members pinned there must also bear the switch that sharing makes them pay.
+    A node can when ``seconds`` more fit within the limit, it holds ``gb`` or less, and the
+    members pinned there bear the switch that sharing makes them pay. The load of a node that
+    does not exist is finite here, so that products with the mask are.
     """
     bounds = np.empty((3, len(slots), 1))
     bounds[0, :, 0] = limit_s - (seconds - _EPS)
     bounds[1] = gb
     bounds[2, :, 0] = limit_s + _EPS
-    ok: BoolArray = np.logical_and.reduce(table.rows[:, slots] <= bounds)
-    return ok
+    rows = table.rows.take(slots, axis=1)
+    ok: BoolArray = np.logical_and.reduce(rows <= bounds)
+    return ok, rows[0]
 
 
 def _join(
@@ -563,8 +565,8 @@ def _join(
     coming makes a member pay a switch, all offsets are built anew.
     """
     old, shape = slot.state, slot.shape
-    paying_r = _paying(slot.rollout_jobs, r_pins, old.rollout_pins)
-    paying_t = _paying(slot.train_jobs, t_pins, old.train_pins)
+    paying_r = _paying(slot.rollout_rows, r_pins, old.rollout_pins)
+    paying_t = _paying(slot.train_rows, t_pins, old.train_pins)
     p, q = list(shape.rollout_s), list(shape.train_s)
     for i in paying_r[:-1]:
         p[i] = old.jobs[i].rollout_s + old.jobs[i].rollout_switch_s
@@ -595,7 +597,7 @@ def _join(
     return state, new
 
 
-def _paying(jobs_on: dict[int, int], pins: Pins, members: tuple[Pins, ...]) -> list[int]:
+def _paying(rows: dict[int, NodeRow], pins: Pins, members: tuple[Pins, ...]) -> list[int]:
     """Return the members that start to pay a switch when ``pins`` are joined.
 
     The last entry is 0 when the newcomer pays too (one of its nodes is not new), else -1.
@@ -603,11 +605,11 @@ def _paying(jobs_on: dict[int, int], pins: Pins, members: tuple[Pins, ...]) -> l
     shared = -1
     found: list[int] = []
     for node in pins:
-        here = jobs_on.get(node, 0)
-        if here:
+        row = rows.get(node)
+        if row is not None:
             shared = 0
-        if here == 1:
-            found += [i for i, nodes in enumerate(members) if node in nodes and i not in found]
+            if row[3] == 1:
+                found += [i for i, nodes in enumerate(members) if node in nodes and i not in found]
     found.append(shared)
     return found
 
