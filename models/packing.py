@@ -8,10 +8,10 @@ order of its phases fits or not, decided by pushing starts forward. Orders of th
 are tried one after the other. On groups met by the placer this finds the lower bound almost
 always, mostly with the first order.
 
-**Insertion** (:func:`pack`), for any pins and rates. The circle has length ``C``. A node's busy time is a sorted list of arcs ``(start, end)`` with
-``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the union over its nodes.
-Jobs are inserted one after the other. For one job with one iteration, all pairs of a rollout
-gap and a train gap are tried; within a pair the feasible (rollout start, train start) form a
+**Insertion** (:func:`pack`), for any pins and rates. A node's busy time is a sorted list of
+arcs ``(start, end)`` with ``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the
+union over its nodes. Jobs are inserted one after the other. For one job with one iteration, all
+pairs of a rollout gap and a train gap are tried; within a pair the feasible (rollout start, train start) form a
 polygon, and only its vertices are tried: there at least one phase touches a neighbour.
 The cost of a choice is the smaller leftover piece on either side plus a tenth of the gap's
 leftover, weighted by how full that pool's node is.
@@ -94,13 +94,25 @@ def place_one(
     gaps_r, gaps_t = _gaps(busy_r, circle, p - eps), _gaps(busy_t, circle, q - eps)
     if not gaps_r or not gaps_t:
         return None
-    if slack < 0.0:
-        slack = 0.0
     weight_r, weight_t = p, q
     for start, end in busy_r:
         weight_r += end - start
     for start, end in busy_t:
         weight_t += end - start
+    return _between(gaps_r, gaps_t, circle, (p, q, max(slack, 0.0)), (weight_r, weight_t))
+
+
+def _between(
+    gaps_r: list[Arc],
+    gaps_t: list[Arc],
+    circle: float,
+    phases: tuple[float, float, float],
+    weights: Arc,
+) -> Arc | None:
+    """Return the starts of least cost over all pairs of gaps; ``phases`` is (p, q, slack)."""
+    p, q, slack = phases
+    weight_r, weight_t = weights
+    eps = EPS * circle
     best_cost, best = INFINITY, None
     for a, length_r in gaps_r:
         room_r = length_r - p if length_r > p else 0.0
@@ -119,7 +131,7 @@ def place_one(
                     cut_r = u if u + u <= room_r else room_r - u
                     cut_t = v if v + v <= room_t else room_t - v
                     cost = floor + weight_r * cut_r + weight_t * cut_t
-                    if cost < best_cost - eps:
+                    if cost < best_cost - eps * circle:
                         best_cost = cost
                         end = a + u + p
                         delay = wait - u + v
@@ -249,7 +261,7 @@ def one_node_first(
     -------
     list of (float, float), or None
         Per job the start on the shared node in ``[0, circle)``, and the start of the other
-        phase, later than that.
+        phase modulo the circle, within its window up to round-off.
     """
     eps = EPS * circle
     n = len(first)

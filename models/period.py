@@ -242,7 +242,7 @@ def lower_bound_s(shape: GroupShape) -> float:
             rollout[node] = rollout.get(node, 0.0) + k * p
         for node in t_pins:
             train[node] = train.get(node, 0.0) + k * q
-    best = max(best, *rollout.values(), *train.values())
+    best = max([best, *rollout.values(), *train.values()])
     return max(best, lower_bound(shape).clique_s) if gangs else best
 
 
@@ -336,7 +336,10 @@ def open_shop(rollout_s: Sequence[float], train_s: Sequence[float]) -> Schedule:
         (max(x + p, y + q) for x, y, p, q in zip(rollout, train, rollout_s, train_s, strict=True)),
         default=0.0,
     )
-    starts = tuple(((x, y if y >= x else y + period),) for x, y in zip(rollout, train, strict=True))
+    starts = tuple(
+        first_turn(((x, y if y >= x else y + period),), period)
+        for x, y in zip(rollout, train, strict=True)
+    )
     return Schedule(period_s=period, starts_s=starts, bound_s=bound)
 
 
@@ -628,7 +631,9 @@ def _one_node_first(shape: GroupShape, circle: float) -> Starts | None:
     for j, (begin, other) in enumerate(found):
         opens = begin + q[j] + s[j] if by_train else begin + p[j]
         wait = (other - opens) % circle
-        start = opens + wait if wait <= slack[j] else opens  # round-off below the window
+        if wait > slack[j]:  # round-off, past the window's end or before its begin
+            wait = slack[j] if wait - slack[j] < circle - wait else 0.0
+        start = opens + wait
         pair = (start - circle, begin) if by_train else (begin, start)
         out.append(first_turn((pair,), circle))
     return tuple(out)
