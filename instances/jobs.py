@@ -191,7 +191,11 @@ class JobTable:
             "optional",
             MappingProxyType({k: _frozen(v, np.float64, n, k) for k, v in self.optional.items()}),
         )
-        put(self, "extra", MappingProxyType({k: tuple(v) for k, v in self.extra.items()}))
+        extra = {k: tuple(v) for k, v in self.extra.items()}
+        for name, values in extra.items():
+            if len(values) != n:
+                raise InputError(f"Expected {n} values in column {name}, got {len(values)}.")
+        put(self, "extra", MappingProxyType(extra))
         put(
             self,
             "estimated",

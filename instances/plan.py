@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from instances.errors import InputError
 from instances.hardware import Cluster
 from instances.jobs import JobTable
 
@@ -46,12 +47,30 @@ class Limits:
         Most nodes of a pool in one group; ``None`` means no limit.
     max_rate : int
         Most iterations of one job per period (1 = strict meta-iterations).
+
+    Raises
+    ------
+    InputError
+        When a limit is not a whole number, or below 0 (group size) or 1 (the others).
     """
 
     max_group_size: int = 5
     max_rollout_nodes: int | None = None
     max_train_nodes: int | None = None
     max_rate: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_group_size", 0),
+            ("max_rollout_nodes", 1),
+            ("max_train_nodes", 1),
+            ("max_rate", 1),
+        ):
+            value = getattr(self, name)
+            if value is None and name in ("max_rollout_nodes", "max_train_nodes"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"Expected {name} a whole number >= {least}, got {value!r}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
