@@ -14,6 +14,7 @@ Every key carries its unit and every default of design section 7 can be overridd
     intra_gbps = 400          # inside a cluster
     inter_gbps = 20           # between the two clusters
     links = 4                 # left out: one per 16 nodes of the larger pool
+    flat_over_hierarchical = 2.7 # measured seconds ratio; left out: the simple model
     [[model]]                 # per-node state and switches of one model size
     model_b = 7
     rollout_state_gb = 275.7
@@ -28,20 +29,22 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from instances.errors import InputError, did_you_mean
+from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, ModelDefaults, NodeType
+from instances.schema_faults import MAX_SHOWN, refuse, say
 
 __all__ = ["ClusterTables", "cluster_from_dict", "cluster_to_dict", "read_cluster"]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Name = Annotated[str, Field(min_length=1, strict=True)]
 
 
@@ -76,6 +79,7 @@ class LinksTable(_Table):
     intra_gbps: Positive = 400.0
     inter_gbps: Positive = 20.0
     links: Count | None = None
+    flat_over_hierarchical: Positive | None = None
 
 
 class ModelTable(_Table):
@@ -106,21 +110,19 @@ _KNOWN_KEYS = {
 }
 
 
-def _say(error: Any, source: str) -> str:
-    """Turn one pydantic error into this project's voice."""
-    *table, key = [str(part) for part in error["loc"]] or [""]
-    where = f"[{'.'.join(table)}] " if table else ""
-    if error["type"] == "extra_forbidden":
-        known = _KNOWN_KEYS[table[0] if table else ""]
-        return (
-            f"{source}: Unknown key {where}'{key}'.{did_you_mean(key, known)} "
-            f"Known keys: {', '.join(known)}."
-        )
-    if error["type"] == "missing":
-        return f"{source}: Missing key {where}'{key}'."
-    rule = error["msg"].replace("Input should be ", "").replace("greater than or equal to", ">=")
-    rule = rule.replace("greater than", ">")
-    return f"{source}: Expected {where}{key} {rule}, got {error['input']!r}."
+def _place(parts: Sequence[int | str]) -> str:
+    """Return ``[rollout] gpu``, or ``[model #2] model_b``: what an editor's reader looks for."""
+    words = [f"#{part + 1}" if isinstance(part, int) else part for part in parts] or ["the file"]
+    *table, key = words
+    return f"[{' '.join(table)}] {key}" if table else key
+
+
+def _say(error: Any) -> str:
+    """Return one fault as a line; an unknown key comes with all that are known."""
+    table = str(error["loc"][0]) if len(error["loc"]) > 1 else ""
+    known = _KNOWN_KEYS[table]
+    line = say(error, _place, known)
+    return f"{line} Known keys: {', '.join(known)}." if error["type"] == "extra_forbidden" else line
 
 
 def cluster_from_dict(data: Any, source: str = "cluster") -> Cluster:
@@ -142,7 +144,8 @@ def cluster_from_dict(data: Any, source: str = "cluster") -> Cluster:
     try:
         tables = ClusterTables.model_validate(data)
     except ValidationError as error:
-        raise InputError("\n".join(_say(e, source) for e in error.errors())) from error
+        errors = error.errors(include_url=False)
+        refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
     models = DEFAULT_CLUSTER.models
     if tables.model is not None:
         points = sorted(tables.model, key=lambda m: m.model_b)
@@ -195,6 +198,8 @@ def read_cluster(path: str | Path) -> Cluster:
             data = tomllib.load(handle)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise InputError(f"{source}: Not valid TOML: nested too deeply.") from error
+    except ValueError as error:  # TOML and UTF-8 errors, too many digits, a NUL in the path
         raise InputError(f"{source}: Not valid TOML: {error}.") from error
     return cluster_from_dict(data, source)

@@ -9,41 +9,65 @@ Layout (``schema_version`` 1)::
     groups     [{group_id, from_s, to_s, period_s, rollout_nodes, train_nodes,
                  placements: [{job_id, rollout_pins, train_pins, rate, starts_s}]}]
     dedicated  [{job_id, from_s, to_s, rollout_nodes, train_nodes}]
+
+Numbers are JSON numbers (never text or true), seconds may be whole, and whole numbers have no
+decimal point. Every fault names the file, the place (``groups.0.period_s``) and the value.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from instances.cluster_file import cluster_from_dict, cluster_to_dict
-from instances.errors import InputError
-from instances.jobs import FLOAT_FIELDS, INT_FIELDS, JobTable
+from instances.errors import InputError, did_you_mean
+from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
 from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits, Plan
+from instances.schema_faults import MAX_SHOWN, refuse, say, shown
 
 __all__ = ["SCHEMA_VERSION", "plan_from_dict", "plan_to_dict", "read_plan", "write_plan_json"]
 
 SCHEMA_VERSION: Final = 1
 
+_MOST: Final = 2**63 - 1  # node counts are kept as int64
+#: JSON escapes of one half of a surrogate pair; without the other half they are no text.
+_HALF_CHARACTER: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def _this_version(version: int) -> int:
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"Expected schema_version {SCHEMA_VERSION}, got {shown(version)}")
+    return version
+
+
+T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Node = Annotated[int, Field(ge=0, strict=True)]
-Whole = Annotated[int, Field(ge=1, strict=True)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Node = Annotated[int, Field(ge=0, le=_MOST)]
+Whole = Annotated[int, Field(ge=1, le=_MOST)]
+#: JSON has lists only; what is in them stays strict.
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+StartPair = Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class _Placement(_Record):
     job_id: str
-    rollout_pins: tuple[Node, ...]
-    train_pins: tuple[Node, ...]
-    starts_s: tuple[tuple[Finite, Finite], ...]
+    rollout_pins: Many[Node]
+    train_pins: Many[Node]
+    starts_s: Many[StartPair]
     rate: Whole
 
 
@@ -52,9 +76,9 @@ class _Group(_Record):
     from_s: Finite
     to_s: Finite
     period_s: Finite
-    rollout_nodes: tuple[Node, ...]
-    train_nodes: tuple[Node, ...]
-    placements: tuple[_Placement, ...]
+    rollout_nodes: Many[Node]
+    train_nodes: Many[Node]
+    placements: Many[_Placement]
 
 
 class _Dedicated(_Record):
@@ -66,7 +90,7 @@ class _Dedicated(_Record):
 
 
 class _Limits(_Record):
-    max_group_size: Annotated[int, Field(ge=0, strict=True)]
+    max_group_size: Node
     max_rollout_nodes: Whole | None
     max_train_nodes: Whole | None
     max_rate: Whole
@@ -75,37 +99,26 @@ class _Limits(_Record):
 class _Jobs(_Record):
     job_id: list[str]
     arrival_s: list[Finite]
-    duration_s: list[Annotated[Finite, Field(gt=0)]]
-    slo: list[Annotated[Finite, Field(ge=1)]]
-    rollout_s: list[Annotated[Finite, Field(gt=0)]]
-    train_s: list[Annotated[Finite, Field(gt=0)]]
-    sync_s: list[Annotated[Finite, Field(ge=0)]]
+    duration_s: list[Positive]
+    slo: list[Annotated[float, Field(ge=1, allow_inf_nan=False)]]
+    rollout_s: list[Positive]
+    train_s: list[Positive]
+    sync_s: list[NonNegative]
     rollout_nodes: list[Whole]
     train_nodes: list[Whole]
-    rollout_state_gb: list[Annotated[Finite, Field(ge=0)]]
-    train_state_gb: list[Annotated[Finite, Field(ge=0)]]
-    rollout_switch_s: list[Annotated[Finite, Field(ge=0)]]
-    train_switch_s: list[Annotated[Finite, Field(ge=0)]]
-    sync_gb: list[Annotated[Finite, Field(ge=0)]]
+    rollout_state_gb: list[NonNegative]
+    train_state_gb: list[NonNegative]
+    rollout_switch_s: list[NonNegative]
+    train_switch_s: list[NonNegative]
+    sync_gb: list[NonNegative]
     mode: list[Literal["sync", "one-step", "async"]]
-    optional: dict[str, list[float | None]] = {}
+    optional: dict[str, list[Finite | None]] = {}
     extra: dict[str, list[str]] = {}
     estimated: dict[str, list[str]] = {}
 
-    @model_validator(mode="after")
-    def _same_lengths(self) -> _Jobs:
-        n = len(self.job_id)
-        columns = {name: getattr(self, name) for name in (*FLOAT_FIELDS, *INT_FIELDS, "mode")}
-        for name, values in {**columns, **self.optional, **self.extra}.items():
-            if len(values) != n:
-                raise ValueError(f"Expected {n} values in jobs.{name}, got {len(values)}")
-        if len(set(self.job_id)) != n:
-            raise ValueError("Expected distinct jobs.job_id")
-        return self
-
 
 class _Plan(_Record):
-    schema_version: Literal[1]
+    schema_version: Annotated[int, AfterValidator(_this_version)]
     policy: str
     durations: Literal["work", "wallclock", "snapshot"]
     pins_fixed: bool
@@ -113,8 +126,68 @@ class _Plan(_Record):
     limits: _Limits
     cluster: dict[str, Any]
     jobs: _Jobs
-    groups: tuple[_Group, ...]
-    dedicated: tuple[_Dedicated, ...]
+    groups: Many[_Group]
+    dedicated: Many[_Dedicated]
+
+
+# --- Words for what is wrong ---------------------------------------------------------------
+
+_KNOWN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "": tuple(_Plan.model_fields),
+    "limits": tuple(_Limits.model_fields),
+    "jobs": tuple(_Jobs.model_fields),
+    "groups": tuple(_Group.model_fields),
+    "groups.placements": tuple(_Placement.model_fields),
+    "dedicated": tuple(_Dedicated.model_fields),
+}
+
+
+def _place(*parts: int | str) -> str:
+    """Return ``groups.0.period_s``; names of columns may hold anything, and are shortened."""
+    return ".".join(shown(part)[1:-1] if isinstance(part, str) else str(part) for part in parts)
+
+
+def _say(error: Any) -> str:
+    """Return one fault of the layout as a line."""
+    loc = error["loc"] or ("the plan",)
+    table = ".".join(part for part in loc[:-1] if isinstance(part, str))
+    return say({**error, "loc": loc}, lambda parts: _place(*parts), _KNOWN_KEYS.get(table, ()))
+
+
+def _job_faults(jobs: _Jobs) -> list[str]:
+    """Return what is wrong between columns: lengths, names and job ids."""
+    n, ids = len(jobs.job_id), set(jobs.job_id)
+    columns: dict[tuple[str, ...], Any]
+    columns = {(name,): getattr(jobs, name) for name in (*FLOAT_FIELDS, *INT_FIELDS, "mode")}
+    columns |= {("optional", name): values for name, values in jobs.optional.items()}
+    columns |= {("extra", name): values for name, values in jobs.extra.items()}
+    faults = [
+        f"Expected {n} values in {_place('jobs', *name)}, one per job_id, got {len(values)}."
+        for name, values in columns.items()
+        if len(values) != n
+    ]
+    if len(ids) < n:
+        job_id, times = Counter(jobs.job_id).most_common(1)[0]
+        faults.append(f"Expected distinct jobs.job_id, got {shown(job_id)} {times} times.")
+    for table, names, known in (
+        ("optional", jobs.optional, OPTIONAL_FIELDS),
+        ("estimated", jobs.estimated, (*FLOAT_FIELDS, *INT_FIELDS)),
+    ):
+        faults += [
+            f"Unknown column '{_place('jobs', table, name)}'.{did_you_mean(name, known)}"
+            for name in names
+            if name not in known
+        ]
+    for name, marked in jobs.estimated.items():
+        faults += [
+            f"Unknown job {shown(job_id)} in {_place('jobs', 'estimated', name)}."
+            for job_id in marked
+            if job_id not in ids
+        ]
+    return faults
+
+
+# --- Writing and reading ---------------------------------------------------------------------
 
 
 def _jobs_to_dict(jobs: JobTable) -> dict[str, Any]:
@@ -135,16 +208,12 @@ def _jobs_to_dict(jobs: JobTable) -> dict[str, Any]:
     }
 
 
-def _jobs_from_record(record: _Jobs, source: str) -> JobTable:
+def _jobs_from_record(record: _Jobs) -> JobTable:
     index = {job_id: i for i, job_id in enumerate(record.job_id)}
     estimated = {}
     for column, ids in record.estimated.items():
-        mask = np.zeros(len(index), dtype=np.bool_)
-        for job_id in ids:
-            if job_id not in index:
-                raise InputError(f"{source}: Unknown job '{job_id}' in jobs.estimated.{column}.")
-            mask[index[job_id]] = True
-        estimated[column] = mask
+        estimated[column] = np.zeros(len(index), dtype=np.bool_)
+        estimated[column][[index[job_id] for job_id in ids]] = True
     return JobTable(
         job_id=tuple(record.job_id),
         mode=tuple(record.mode),
@@ -180,18 +249,16 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
     Raises
     ------
     InputError
-        When a key is missing, unknown or of the wrong kind; each fault names its place.
+        When a key is missing, unknown or of the wrong kind; each fault names its place and
+        value, the first 20 are shown and all are counted.
     """
     try:
         record = _Plan.model_validate(data)
     except ValidationError as error:
-        faults = error.errors()
-        lines = [
-            f"{source}: {'.'.join(map(str, e['loc'])) or 'plan'}: {e['msg']}." for e in faults[:20]
-        ]
-        if len(faults) > len(lines):
-            lines.append(f"{source}: ... {len(faults)} faults in all.")
-        raise InputError("\n".join(lines)) from error
+        errors = error.errors(include_url=False)
+        refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
+    if faults := _job_faults(record.jobs):
+        refuse(faults, len(faults), source)
     groups = tuple(
         GroupVersion(
             placements=tuple(
@@ -208,8 +275,8 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
         pins_fixed=record.pins_fixed,
         usd_total=record.usd_total,
         limits=Limits(**record.limits.model_dump()),
-        cluster=cluster_from_dict(record.cluster, source),
-        jobs=_jobs_from_record(record.jobs, source),
+        cluster=cluster_from_dict(record.cluster, f"{source}: cluster"),
+        jobs=_jobs_from_record(record.jobs),
         groups=groups,
         dedicated=tuple(DedicatedNodes(**d.model_dump()) for d in record.dedicated),
     )
@@ -237,10 +304,41 @@ def read_plan(path: str | Path) -> Plan:
         raise InputError(f"{path}: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: Not UTF-8 text: {error}.") from error
+    except ValueError as error:  # a NUL in the path
+        raise InputError(f"{shown(str(path))}: Not the path of a file: {error}.") from error
     try:
-        data = json.loads(text)
+        return plan_from_dict(_parse(text, source), source)
+    except RecursionError as error:
+        raise InputError(f"{source}: Not a plan: lists or objects nested too deeply.") from error
+
+
+def _parse(text: str, source: str) -> Any:
+    """Return the JSON value; every key once, and nothing that could not be written again."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            key, times = Counter(key for key, _ in pairs).most_common(1)[0]
+            raise InputError(f"{source}: Expected key {shown(key)} once, got it {times} times.")
+        return table
+
+    try:
+        data = json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{source}: Not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})."
         ) from error
-    return plan_from_dict(data, source)
+    except ValueError as error:  # more digits than Python turns into a whole number
+        digits = max(re.findall(r"\d+", text), key=len)
+        line = text.count("\n", 0, text.index(digits)) + 1
+        raise InputError(
+            f"{source}: Expected numbers of fewer digits, got {shown(digits)[1:-1]} "
+            f"({len(digits)} digits, line {line})."
+        ) from error
+    if _HALF_CHARACTER.search(text):
+        try:
+            json.dumps(data, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise InputError(f"{source}: Not valid text: half a character, {half}.") from error
+    return data
