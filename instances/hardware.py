@@ -53,12 +53,15 @@ class Links:
     """Network inside a cluster and between the two clusters, Gb/s.
 
     ``links`` is the number of links between the two clusters; ``None`` means the default,
-    one per 16 nodes of the larger pool (a guess).
+    one per 16 nodes of the larger pool (a guess). ``flat_over_hierarchical`` is a measured ratio
+    of flat to hierarchical sync seconds; ``None`` means that nobody measured it, and flat sync
+    follows the simple model of :mod:`instances.network`.
     """
 
     intra_gbps: float = 400.0
     inter_gbps: float = 20.0
     links: int | None = None
+    flat_over_hierarchical: float | None = None
 
     def count(self, rollout_nodes: int, train_nodes: int) -> int:
         """Return the number of links for pools of these sizes (at least 1)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import importlib
 import io
@@ -10,6 +11,7 @@ import json
 import math
 import os
 import re
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,36 +20,44 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from instances.coefficients import DEFAULT_COEFFICIENTS, Coefficients
 from instances.errors import InputError
-from instances.hardware import DEFAULT_CLUSTER, Cluster
+from instances.hardware import DEFAULT_CLUSTER, Cluster, NodeType
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
 from instances.trace_io import (
     CsvText,
-    compress,
     decompress,
     jsonl_table,
     optional_module,
     parquet_table,
     read_bytes,
-    replace_file,
     split_suffix,
     table_from_frame,
+    zstd_module,
 )
-from instances.trace_rules import (
+from instances.trace_rules import PHASES, jobs_from_table
+from instances.trace_table import (
     ESTIMABLE,
     KNOWN_COLUMNS,
     Column,
     Fault,
     RawTable,
     TraceError,
-    jobs_from_table,
     plain,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Fault", "Trace", "TraceError", "jobs_from_frame", "read_trace", "write_trace"]
+__all__ = [
+    "Fault",
+    "Trace",
+    "TraceError",
+    "jobs_from_frame",
+    "read_trace",
+    "refuse_estimates",
+    "write_trace",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,11 @@ class Trace:
     jobs: JobTable
 
 
-def read_trace(path: str | Path, cluster: Cluster = DEFAULT_CLUSTER) -> Trace:
+def read_trace(
+    path: str | Path,
+    cluster: Cluster = DEFAULT_CLUSTER,
+    coefficients: Coefficients = DEFAULT_COEFFICIENTS,
+) -> Trace:
     """Read and validate a trace; the format follows from the file name.
 
     Parameters
@@ -68,7 +82,9 @@ def read_trace(path: str | Path, cluster: Cluster = DEFAULT_CLUSTER) -> Trace:
         ``.csv``, ``.jsonl`` or ``.ndjson``, each also with ``.gz`` or ``.zst``, or
         ``.parquet``.
     cluster : Cluster
-        Gives host DRAM, links and the per-model numbers behind estimated cells.
+        Gives GPUs, host DRAM, links and the per-model numbers behind estimated cells.
+    coefficients : Coefficients
+        What the GPUs reach, behind estimated phase seconds (:mod:`instances.estimate`).
 
     Returns
     -------
@@ -95,28 +111,33 @@ def read_trace(path: str | Path, cluster: Cluster = DEFAULT_CLUSTER) -> Trace:
     data = decompress(raw, packed, source)
     del raw
     if kind == "parquet":
-        jobs = jobs_from_table(parquet_table(data, source), cluster)
+        jobs = jobs_from_table(parquet_table(data, source), cluster, coefficients)
     else:
         read = CsvText(data, source).table if kind == "csv" else partial(jsonl_table, data, source)
-        jobs = _jobs_from_text(read, cluster)
+        jobs = _jobs_from_text(read, cluster, coefficients)
     return Trace(name=source, sha256=sha256, jobs=jobs)
 
 
-def _jobs_from_text(read: Callable[..., RawTable | None], cluster: Cluster) -> JobTable:
+def _jobs_from_text(
+    read: Callable[..., RawTable | None], cluster: Cluster, coefficients: Coefficients
+) -> JobTable:
     """Read typed columns; only when anything fails, read again to quote raw cells."""
     table = read(typed=True)
     if table is not None:
         try:
-            return jobs_from_table(table, cluster)
+            return jobs_from_table(table, cluster, coefficients)
         except TraceError:
             del table
     table = read(typed=False)
     assert table is not None
-    return jobs_from_table(table, cluster)
+    return jobs_from_table(table, cluster, coefficients)
 
 
 def jobs_from_frame(
-    frame: pd.DataFrame, cluster: Cluster = DEFAULT_CLUSTER, source: str = "frame"
+    frame: pd.DataFrame,
+    cluster: Cluster = DEFAULT_CLUSTER,
+    source: str = "frame",
+    coefficients: Coefficients = DEFAULT_COEFFICIENTS,
 ) -> JobTable:
     """Validate a pandas data frame by the rules of :func:`read_trace`.
 
@@ -125,16 +146,32 @@ def jobs_from_frame(
     frame : pandas.DataFrame
         One row a job; the index is ignored. None, NaN and NA are empty cells.
     cluster : Cluster
-        Gives host DRAM, links and the per-model numbers behind estimated cells.
+        Gives GPUs, host DRAM, links and the per-model numbers behind estimated cells.
     source : str
         Name put in front of every error; faults count rows from 1.
+    coefficients : Coefficients
+        What the GPUs reach, behind estimated phase seconds.
 
     Raises
     ------
     TraceError
         When the contents break rules.
     """
-    return jobs_from_table(table_from_frame(frame, source), cluster)
+    return jobs_from_table(table_from_frame(frame, source), cluster, coefficients)
+
+
+def refuse_estimates(jobs: JobTable) -> None:
+    """Raise unless every cell was given.
+
+    Raises
+    ------
+    InputError
+        Naming each estimated column and how many of its cells are estimates.
+    """
+    counts = {name: int(jobs.estimated[name].sum()) for name in jobs.estimated_columns()}
+    if counts:
+        words = ", ".join(f"{name} ({count} of {len(jobs)})" for name, count in counts.items())
+        raise InputError(f"Expected every value to be given, got estimated cells: {words}.")
 
 
 # -- writing -------------------------------------------------------------------------------
@@ -147,7 +184,7 @@ def write_trace(jobs: JobTable, path: str | Path, *, force: bool = False) -> Non
     ----------
     jobs : JobTable
         Estimated cells are left empty, never written as if given; reading estimates them
-        again from ``model_b``, with the cluster that is given then.
+        again, with the cluster and the coefficients that are given then.
     path : str or Path
         The format follows from the name, see :func:`read_trace`.
     force : bool
@@ -173,14 +210,19 @@ def write_trace(jobs: JobTable, path: str | Path, *, force: bool = False) -> Non
     # What reading would refuse is refused here, for a node of any size.
     jobs_from_table(table, _ANY_NODE)
     data = {"csv": _csv_bytes, "jsonl": _jsonl_bytes, "parquet": _parquet_bytes}[kind](table)
-    replace_file(path, compress(data, packed))
+    _replace_file(path, _compress(data, packed))
+
+
+def _endless(node: NodeType) -> NodeType:
+    """Return the node with room for everything, in host DRAM and in HBM."""
+    gpu = dataclasses.replace(node.gpu, hbm_gb=math.inf)
+    return dataclasses.replace(node, gpu=gpu, host_dram_gb=math.inf)
 
 
 _ANY_NODE: Final = DEFAULT_CLUSTER.replace(
-    rollout=dataclasses.replace(DEFAULT_CLUSTER.rollout, host_dram_gb=math.inf),
-    train=dataclasses.replace(DEFAULT_CLUSTER.train, host_dram_gb=math.inf),
+    rollout=_endless(DEFAULT_CLUSTER.rollout), train=_endless(DEFAULT_CLUSTER.train)
 )
-_MAY_BE_ESTIMATED: Final = (*ESTIMABLE, "sync_s", "sync_gb", "rollout_s", "train_s")
+_MAY_BE_ESTIMATED: Final = (*ESTIMABLE, *PHASES, "sync_s", "sync_gb")
 _BLOCK: Final = 20_000
 _TO_QUOTE: Final = re.compile('[",\r\n]')
 
@@ -266,3 +308,35 @@ def _parquet_bytes(table: RawTable) -> bytes:
     out = io.BytesIO()
     pq.write_table(pa.table(arrays, names=list(table.columns)), out)
     return out.getvalue()
+
+
+def _compress(data: bytes, packed: str) -> bytes:
+    """Apply ``gz``, ``zst`` or no compression; equal bytes in give equal bytes out."""
+    if packed == "gz":
+        buffer = io.BytesIO()
+        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as handle:
+            handle.write(data)
+        return buffer.getvalue()
+    if packed == "zst":
+        module = zstd_module()
+        if module.__name__ == "zstandard":
+            return bytes(module.ZstdCompressor().compress(data))
+        return bytes(module.compress(data))
+    return data
+
+
+def _replace_file(path: str | Path, data: bytes) -> None:
+    """Write ``data`` to a temporary file beside ``path``, then move it into place."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise InputError(f"{path}: Cannot write: {error.strerror or error}.") from error
+        raise

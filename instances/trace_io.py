@@ -11,8 +11,6 @@ import gzip
 import importlib
 import io
 import json
-import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.errors import InputError
-from instances.trace_rules import (
+from instances.trace_table import (
     MAX_SHOWN,
     NUMBER_COLUMNS,
     Column,
@@ -42,15 +40,14 @@ if TYPE_CHECKING:
 __all__ = [
     "SUFFIXES",
     "CsvText",
-    "compress",
     "decompress",
     "jsonl_table",
     "optional_module",
     "parquet_table",
     "read_bytes",
-    "replace_file",
     "split_suffix",
     "table_from_frame",
+    "zstd_module",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -99,7 +96,8 @@ def optional_module(names: Sequence[str], what: str, extra: str) -> Any:
     )
 
 
-def _zstd() -> Any:
+def zstd_module() -> Any:
+    """Return the zstd module of the standard library (Python 3.14) or zstandard."""
     return optional_module(("compression.zstd", "zstandard"), "A .zst file", "zstd")
 
 
@@ -107,7 +105,7 @@ def decompress(data: bytes, packed: str, source: str) -> bytes:
     """Undo ``gz``, ``zst`` or no compression; a broken stream is an InputError."""
     if not packed:
         return data
-    module = _zstd() if packed == "zst" else gzip
+    module = zstd_module() if packed == "zst" else gzip
     broken: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
     if packed == "zst":
         broken = (EOFError, module.ZstdError)
@@ -131,38 +129,6 @@ def _unpack_frames(data: bytes, zstandard: Any) -> bytes:
         rest = frame.unused_data
         if not rest:
             return b"".join(parts)
-
-
-def compress(data: bytes, packed: str) -> bytes:
-    """Apply ``gz``, ``zst`` or no compression; equal bytes in give equal bytes out."""
-    if packed == "gz":
-        buffer = io.BytesIO()
-        with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as handle:
-            handle.write(data)
-        return buffer.getvalue()
-    if packed == "zst":
-        module = _zstd()
-        if module.__name__ == "zstandard":
-            return bytes(module.ZstdCompressor().compress(data))
-        return bytes(module.compress(data))
-    return data
-
-
-def replace_file(path: str | Path, data: bytes) -> None:
-    """Write ``data`` to a temporary file beside ``path``, then move it into place."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise InputError(f"{path}: Cannot write: {error.strerror or error}.") from error
-        raise
 
 
 def _check_text(data: bytes, source: str) -> None:
@@ -276,7 +242,7 @@ def _check_quotes(data: bytes, at: IntArray, breaks: IntArray, source: str) -> N
     elif len(at) % 2:
         k = len(at) - 1
         while k > 0 and at[k] - at[k - 1] == 1:
-            k -= 2 if k > 1 else 1
+            k -= 2
         where = int(at[k])
         rule = "a closing quote before the end of the file"
     else:

@@ -1,33 +1,50 @@
 """What a valid trace is: every rule, applied to whole columns, all faults at once.
 
-:mod:`instances.trace_io` turns a file of any format into a :class:`RawTable`;
-:func:`jobs_from_table` here turns a :class:`RawTable` into a
-:class:`~instances.jobs.JobTable` or raises one :class:`TraceError` with every fault.
-The columns are those of design section 10. Nothing is dropped or repaired.
+:mod:`instances.trace_io` turns a file of any format into a
+:class:`~instances.trace_table.RawTable`; :func:`jobs_from_table` here turns that into a
+:class:`~instances.jobs.JobTable` or raises one :class:`~instances.trace_table.TraceError` with
+every fault. The columns are those of design section 10. Nothing is dropped or repaired; cells
+left empty are estimated where a rule says so, and flagged.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from instances.errors import InputError, did_you_mean
+from instances.coefficients import DEFAULT_COEFFICIENTS, Coefficients
+from instances.errors import did_you_mean
+from instances.estimate import Workload, estimate_phases, misfit_words
 from instances.hardware import Cluster
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, MODES, OPTIONAL_FIELDS, JobTable
 from instances.network import sync_gb_of_model, sync_seconds
+from instances.trace_table import (
+    ESTIMABLE,
+    KNOWN_COLUMNS,
+    MAX_SHOWN,
+    NUMBER_COLUMNS,
+    TEXT_COLUMNS,
+    Column,
+    Fault,
+    FaultLog,
+    RawTable,
+    TraceError,
+    plain,
+    short,
+)
 
 __all__ = [
     "ESTIMABLE",
     "ESTIMATOR_COLUMNS",
     "KNOWN_COLUMNS",
     "NUMBER_COLUMNS",
+    "PHASES",
     "TEXT_COLUMNS",
     "Column",
     "Fault",
@@ -39,25 +56,14 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-MAX_SHOWN: Final = 20
 MAX_ID_LENGTH: Final = 200
 MAX_NODES: Final = 1_000_000
-#: The columns from which a later issue estimates phase seconds.
+#: The phases that are estimated where a row leaves them empty, and from which columns.
+PHASES: Final = ("rollout_s", "train_s")
 ESTIMATOR_COLUMNS: Final = ("model_b", "max_tokens", "prompts_per_step", "samples_per_prompt")
-#: The columns that are estimated from ``model_b`` where a trace leaves them out.
-ESTIMABLE: Final = (
-    "rollout_state_gb",
-    "train_state_gb",
-    "rollout_switch_s",
-    "train_switch_s",
-)
-TEXT_COLUMNS: Final = ("job_id", "mode")
-NUMBER_COLUMNS: Final = (*FLOAT_FIELDS, "iterations", *INT_FIELDS, *OPTIONAL_FIELDS)
-KNOWN_COLUMNS: Final = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
-_REQUIRED: Final = ("arrival_s", "slo", "rollout_s", "train_s")
+_REQUIRED: Final = ("arrival_s", "slo", *PHASES)
 _AT_LEAST_ZERO: Final = ("arrival_s", "sync_s", "sync_gb", *ESTIMABLE)
 #: Each chain must not decrease; empty cells are skipped.
 _CHAINS: Final = (
@@ -65,203 +71,25 @@ _CHAINS: Final = (
     ("train_p50_s", "train_p95_s", "train_s"),
     ("response_p50_tokens", "response_p95_tokens", "response_p99_tokens", "max_tokens"),
 )
-
-_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-_NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:inf|infinity|nan)[ \t]*", re.IGNORECASE)
-_UNUSUAL = re.compile(r"[^0-9eE+\-. \t\x00]")
 _GROUPED = re.compile(r"[ \t]*[+-]?[0-9]+(?:[,_'][0-9]+)+(?:\.[0-9]*)?[ \t]*")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def plain(value: float) -> str:
-    """Return the shortest text that reads back as ``value``, without a trailing ``.0``."""
-    return repr(value).removesuffix(".0")
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One place where a trace breaks a rule.
-
-    Attributes
-    ----------
-    row : int or None
-        Line of the file that an editor shows (CSV with its header, JSON Lines), or the
-        1-based row (Parquet, data frames); None for a fault of the whole file.
-    column : str
-        Column name, empty where a rule is about a whole row or file.
-    value : str
-        The cell as it stands in the file.
-    rule : str
-        What was expected. A rule that ends with a full stop is a sentence of its own.
-    job_id : str or None
-        The job of that row, where it has an id.
-    got : str
-        What to print in place of the quoted value, where that says more.
-    hint : str
-        A sentence after the fault, such as the nearest known name.
-    place : str
-        ``line`` or ``row``: what ``row`` counts.
-    """
-
-    row: int | None
-    column: str
-    value: str
-    rule: str
-    job_id: str | None = None
-    got: str = ""
-    hint: str = ""
-    place: str = "line"
-
-    def __str__(self) -> str:
-        """Return the fault as one line in the project's voice."""
-        if self.rule.endswith("."):
-            return f"{self.rule}{self.hint}"
-        got = self.got or (_short(self.value) if self.value else "an empty cell")
-        where = []
-        if self.job_id:
-            where.append(f"job {_short(self.job_id)}")
-        if self.row is not None:
-            where.append(f"{self.place} {self.row}")
-        if self.column:
-            where.append(f"column {self.column}")
-        at = f" ({', '.join(where)})" if where else ""
-        return f"Expected {self.rule}, got {got}{at}.{self.hint}"
-
-
-class TraceError(InputError):
-    """A trace that breaks rules; ``faults`` holds the first 20 of ``total``."""
-
-    def __init__(self, source: str, faults: Sequence[Fault], total: int) -> None:
-        self.source = source
-        self.faults = tuple(faults[:MAX_SHOWN])
-        self.total = total
-        count = "1 fault" if total == 1 else f"{total} faults"
-        shown = f", the first {len(self.faults)}" if total > len(self.faults) else ""
-        super().__init__("\n".join([f"{source}: {count}{shown}:", *map(str, self.faults)]))
-
-
-class FaultLog:
-    """Counts every fault and keeps the first ones by row, then column."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._kept: list[tuple[int, int, Fault]] = []
-
-    def add(self, fault: Fault, column_index: int = -1, count: int = 1) -> None:
-        """Keep ``fault`` and add ``count`` to the total (0 where it is counted elsewhere)."""
-        self.total += count
-        row = -1 if fault.row is None else fault.row
-        self._kept.append((row, column_index, fault))
-
-    def first(self) -> list[Fault]:
-        """Return the faults to show: whole-file ones, then by row and column."""
-        ordered = sorted(self._kept, key=lambda entry: entry[:2])
-        return [fault for _, _, fault in ordered[:MAX_SHOWN]]
-
-    def raise_any(self, source: str) -> None:
-        """Raise :class:`TraceError` if anything was added."""
-        if self.total:
-            raise TraceError(source, self.first(), self.total)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """The cells of one column: texts as they stand in the file, or typed numbers.
-
-    ``malformed`` marks cells that are neither number nor text (``true``, a list).
-    """
-
-    texts: Sequence[str] | None = None
-    numbers: FloatArray | None = None
-    malformed: BoolArray | None = None
-
-    def raw(self, index: int) -> str:
-        """Return one cell as text, empty where there is none."""
-        if self.texts is not None:
-            return self.texts[index]
-        assert self.numbers is not None
-        value = float(self.numbers[index])
-        return "" if value != value else plain(value)
-
-    def as_texts(self) -> Sequence[str]:
-        """Return every cell as text."""
-        if self.texts is not None:
-            return self.texts
-        assert self.numbers is not None
-        return ["" if value != value else plain(value) for value in self.numbers.tolist()]
-
-    def as_numbers(self) -> tuple[FloatArray, BoolArray]:
-        """Return the cells as numbers and the mask of those that are no number.
-
-        An empty cell is NaN; the words nan and inf are infinite, so that no rule takes them.
-        """
-        if self.numbers is not None:
-            return self.numbers, np.zeros(len(self.numbers), dtype=np.bool_)
-        assert self.texts is not None
-        return _parse_numbers(self.texts)
-
-
-def _parse_numbers(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
-    n = len(texts)
-    if not _UNUSUAL.search("\x00".join(texts)):
-        try:
-            fast = list(map(float, texts if "" not in texts else [t or "nan" for t in texts]))
-        except ValueError:
-            pass
-        else:
-            return np.array(fast, dtype=np.float64), np.zeros(n, dtype=np.bool_)
-    numbers = np.full(n, np.nan)
-    malformed = np.zeros(n, dtype=np.bool_)
-    for i, text in enumerate(texts):
-        if not text.strip(" \t"):
-            continue
-        if _NUMBER.fullmatch(text):
-            numbers[i] = float(text)
-        elif _NOT_FINITE.fullmatch(text):
-            numbers[i] = np.inf
-        else:
-            malformed[i] = True
-    return numbers, malformed
-
-
-@dataclass(frozen=True, kw_only=True)
-class RawTable:
-    """A trace before any rule: ``columns`` in file order, ``rows`` as a person counts them."""
-
-    source: str
-    columns: tuple[str, ...]
-    cells: Mapping[str, Column]
-    rows: IntArray
-    place: str = "line"
-    log: FaultLog = field(default_factory=FaultLog)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Return the columns that no rule knows."""
-        return tuple(name for name in self.cells if name not in KNOWN_COLUMNS)
-
-    def suggest(self, missing: str) -> str:
-        """Return a sentence naming the unknown column nearest to a missing one."""
-        for name in self.unknown:
-            if name.strip().casefold() == missing:
-                return f" Did you mean {name!r}?"
-        return did_you_mean(missing, self.unknown)
-
-
-def jobs_from_table(table: RawTable, cluster: Cluster) -> JobTable:
+def jobs_from_table(
+    table: RawTable, cluster: Cluster, coefficients: Coefficients = DEFAULT_COEFFICIENTS
+) -> JobTable:
     """Check every rule and return the jobs sorted by arrival, file order on ties.
+
+    Cells that the table leaves empty are estimated for ``cluster``, phase seconds with
+    ``coefficients``.
 
     Raises
     ------
     TraceError
         With every fault of the table, the structural ones of ``table.log`` included.
     """
-    check = _Check(table, cluster)
+    check = _Check(table, cluster, coefficients)
     check.header()
     check.job_ids()
     check.numbers()
@@ -269,6 +97,7 @@ def jobs_from_table(table: RawTable, cluster: Cluster) -> JobTable:
     check.extra_texts()
     check.length()
     check.percentiles()
+    check.phases()
     check.estimates()
     check.sync()
     check.state_fits()
@@ -284,9 +113,10 @@ def jobs_from_table(table: RawTable, cluster: Cluster) -> JobTable:
 class _Check:
     """The rules over one table. ``values`` are NaN where empty, ``bad`` marks faulty cells."""
 
-    def __init__(self, table: RawTable, cluster: Cluster) -> None:
+    def __init__(self, table: RawTable, cluster: Cluster, coefficients: Coefficients) -> None:
         self.table = table
         self.cluster = cluster
+        self.coefficients = coefficients
         self.n = len(table.rows)
         self.values: dict[str, FloatArray] = {}
         self.bad: dict[str, BoolArray] = {}
@@ -295,6 +125,11 @@ class _Check:
         self._order = {name: i for i, name in enumerate(table.columns)}
         ids = table.cells.get("job_id")
         self.ids: Sequence[str] = ids.as_texts() if ids else [""] * self.n
+
+    @property
+    def estimable(self) -> bool:
+        """Whether the table has every column that phase seconds are estimated from."""
+        return all(self.has(name) for name in ESTIMATOR_COLUMNS)
 
     # -- reporting -----------------------------------------------------------------------
 
@@ -342,17 +177,16 @@ class _Check:
         if not table.columns and table.log.total:
             return  # not one row could be read
         missing = [name for name in ("job_id", *_REQUIRED) if not self.has(name)]
-        phases = {"rollout_s", "train_s"} & set(missing)
-        if phases and all(self.has(name) for name in ESTIMATOR_COLUMNS):
-            missing = [name for name in missing if name not in phases]
-            self.sentence(
-                min(phases),
-                f"Missing column {' and '.join(sorted(phases))}: phase estimation from model_b, "
-                "max_tokens, prompts_per_step and samples_per_prompt is not built yet; "
-                "give rollout_s and train_s.",
-            )
+        lacking = [name for name in ESTIMATOR_COLUMNS if not self.has(name)]
+        # model_b alone serves other estimates too: it does not announce estimated phases.
+        announced = any(self.has(name) for name in ESTIMATOR_COLUMNS[1:])
         for name in missing:
-            self.sentence(name, f"Missing column {name}.", table.suggest(name))
+            text = f"Missing column {name}."
+            if name in PHASES and not lacking:
+                continue
+            if name in PHASES and announced:
+                text = f"Missing column {name}, and to estimate it {_and(lacking)}."
+            self.sentence(name, text, table.suggest(name))
         if not self.has("duration_s") and not self.has("iterations"):
             hint = table.suggest("duration_s") or table.suggest("iterations")
             self.sentence("duration_s", "Missing column duration_s or iterations.", hint)
@@ -380,7 +214,7 @@ class _Check:
                 "job_id",
                 "a job_id used once",
                 got=lambda i: (
-                    f"{_short(ids[i])}, first used in {place} {self.table.rows[first[ids[i]]]}"
+                    f"{short(ids[i])}, first used in {place} {self.table.rows[first[ids[i]]]}"
                 ),
             )
         if _CONTROL.search("".join(ids)):
@@ -389,7 +223,7 @@ class _Check:
         if max(map(len, ids), default=0) > MAX_ID_LENGTH:
             long = np.array([len(text) > MAX_ID_LENGTH for text in ids], dtype=np.bool_)
             rule = f"a job_id of at most {MAX_ID_LENGTH} characters"
-            self.report(long, "job_id", rule, got=lambda i: f"{len(ids[i])}, {_short(ids[i])}")
+            self.report(long, "job_id", rule, got=lambda i: f"{len(ids[i])}, {short(ids[i])}")
 
     def not_text(self, name: str) -> None:
         malformed = self.table.cells[name].malformed
@@ -414,7 +248,7 @@ class _Check:
                 values = np.where(malformed, np.nan, values)
             missing = np.isnan(values) & ~malformed
             wrong = ~_in_range(name, values) & ~np.isnan(values)
-            if name in _REQUIRED:
+            if name in _REQUIRED and not (name in PHASES and self.estimable):
                 wrong |= missing
             if wrong.any():
                 infinite = np.isinf(values)
@@ -455,7 +289,7 @@ class _Check:
             self.not_text(name)
             texts = self.table.cells[name].as_texts()
             if _UNWRITABLE.search(name):
-                self.sentence(name, f"Expected a printable column name, got {_short(name)}.")
+                self.sentence(name, f"Expected a printable column name, got {short(name)}.")
             if _UNWRITABLE.search("".join(texts)):
                 wrong = np.array([bool(_UNWRITABLE.search(t)) for t in texts], dtype=np.bool_)
                 self.report(wrong, name, "text without NUL or unpaired surrogates")
@@ -475,7 +309,7 @@ class _Check:
             column,
             "either duration_s or iterations",
             got=lambda i: (
-                f"both {_short(self.raw('duration_s', i))} and {_short(self.raw('iterations', i))}"
+                f"both {short(self.raw('duration_s', i))} and {short(self.raw('iterations', i))}"
             ),
         )
 
@@ -495,6 +329,64 @@ class _Check:
 
     def chain_words(self, low: str, high: str, i: int) -> str:
         return f"{low} <= {high} = {self.raw(high, i).strip()}"
+
+    def phases(self) -> None:
+        """Phase seconds come from the file, or from the four estimator columns of the row."""
+        if not self.estimable:
+            return
+        needs = (*ESTIMATOR_COLUMNS, *INT_FIELDS)
+        absent = {name: np.isnan(self.values[name]) for name in ESTIMATOR_COLUMNS}
+        known = ~np.any([self.bad[name] for name in needs], axis=0)
+        whole = known & ~np.any(list(absent.values()), axis=0)
+        empty = {name: np.isnan(self.values[name]) & ~self.bad[name] for name in PHASES}
+        reported = np.zeros(self.n, dtype=np.bool_)
+        for column in ESTIMATOR_COLUMNS:
+            without = np.any(list(empty.values()), axis=0) & known & absent[column] & ~reported
+            reported |= without
+            words = partial(self.phase_words, empty)
+            self.report(without, column, words, got=partial(self.absent_words, absent))
+        self.estimate_phases({name: mask & whole for name, mask in empty.items()})
+
+    def phase_words(self, empty: dict[str, BoolArray], i: int) -> str:
+        names = _and([name for name, mask in empty.items() if mask[i]])
+        return f"{names}, or {_and(ESTIMATOR_COLUMNS)} to estimate from"
+
+    def absent_words(self, absent: dict[str, BoolArray], i: int) -> str:
+        return "no " + _and([name for name, mask in absent.items() if mask[i]])
+
+    def estimate_phases(self, fill: dict[str, BoolArray]) -> None:
+        """Estimate the marked cells; a measured percentile is a floor under its worst case."""
+        rows = np.flatnonzero(np.any(list(fill.values()), axis=0))
+        if not len(rows):
+            return
+        nodes = {n: np.nan_to_num(self.values[n][rows], nan=1.0) for n in INT_FIELDS}
+        work = Workload.of({n: self.values[n][rows] for n in ESTIMATOR_COLUMNS} | nodes)
+        got = estimate_phases(work, self.cluster, self.coefficients)
+        misfit = np.zeros(self.n, dtype=np.bool_)
+        misfit[rows] = ~got.fits
+        misfit &= fill["rollout_s"]
+        self.report(
+            misfit,
+            "model_b",
+            "a model that fits the rollout GPUs",
+            got=lambda i: misfit_words(work, int(np.searchsorted(rows, i)), self.cluster),
+        )
+        for name, mask in fill.items():
+            seconds = np.full(self.n, np.nan)
+            seconds[rows] = getattr(got, name)
+            self.put_estimate(name, seconds, mask & ~misfit)
+
+    def put_estimate(self, name: str, seconds: FloatArray, mask: BoolArray) -> None:
+        if not mask.any():
+            return
+        for level in ("p50", "p95"):
+            floor = self.values[name.replace("_s", f"_{level}_s")]
+            seconds = np.fmax(seconds, floor)
+        unusable = mask & ~(np.isfinite(seconds) & (seconds > 0))
+        rule, got = f"a finite estimate of {name} > 0", lambda i: plain(float(seconds[i]))
+        self.report(unusable, "max_tokens", rule, got=got)
+        self.values[name] = np.where(mask & ~unusable, seconds, self.values[name])
+        self.estimated[name] = mask
 
     def estimates(self) -> None:
         """State and switches come from the file, or from model_b by the cluster's table."""
@@ -565,7 +457,7 @@ class _Check:
 
     def guess_words(self, name: str, i: int) -> str:
         value = plain(float(self.values[name][i]))
-        return f"{value}, estimated from model_b {_short(self.raw('model_b', i))}"
+        return f"{value}, estimated from model_b {short(self.raw('model_b', i))}"
 
     def build(self) -> JobTable:
         """Return the jobs in file order; with faults, numbers that stand in for bad cells."""
@@ -592,7 +484,7 @@ class _Check:
         self.report(np.isinf(jobs.deadline_s), "slo", "a finite deadline slo x solo_s")
         column = "iterations" if self.has("iterations") else "duration_s"
         self.report(
-            np.isinf(jobs.duration_s) | np.isinf(jobs.iterations),
+            np.isinf(jobs.iterations),
             column,
             "a finite duration and number of iterations",
         )
@@ -617,3 +509,8 @@ def _range_words(name: str) -> str:
     if name == "slo":
         return "slo >= 1"
     return f"{name} >= 0" if name in _AT_LEAST_ZERO else f"{name} > 0"
+
+
+def _and(names: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instances import trace_io
+from instances import trace, trace_io
 from instances.errors import InputError
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER, Links
@@ -243,9 +243,9 @@ def test_all_formats_and_frames_agree(tmp_path, suffix):
         lines = frame.astype({"rollout_nodes": object}).to_dict("records")
         clean = [{k: None if v != v else v for k, v in line.items()} for line in lines]
         data = "\n".join(map(json.dumps, clean)).encode()
-        path.write_bytes(trace_io.compress(data, suffix.partition(".")[2]))
+        path.write_bytes(trace._compress(data, suffix.partition(".")[2]))
     else:
-        path.write_bytes(trace_io.compress(text.encode(), suffix.partition(".")[2]))
+        path.write_bytes(trace._compress(text.encode(), suffix.partition(".")[2]))
     assert content(read_trace(path).jobs) == content(expected)
 
 
@@ -256,6 +256,11 @@ def test_jobs_are_sorted_by_arrival_with_file_order_on_ties(tmp_path):
     jobs = read_trace(tmp_path / "t.csv").jobs
     assert jobs.job_id == ("c", "a", "d", "b")
     assert jobs.arrival_s.tolist() == [0, 0, 5, 5]
+    # Long enough that an unstable sort would show.
+    text = HEADER + "".join(f"{i},{i % 2},3600,1.5,100,50,7\n" for i in range(1000))
+    (tmp_path / "t.csv").write_text(text)
+    expected = [str(i) for start in (0, 1) for i in range(start, 1000, 2)]
+    assert list(read_trace(tmp_path / "t.csv").jobs.job_id) == expected
 
 
 def test_unknown_columns_keep_their_order_and_text(tmp_path):
@@ -377,7 +382,7 @@ def test_corrupt_gzip(tmp_path, data):
 @needs_zstd
 @pytest.mark.parametrize("how", ["junk", "cut", "flip"])
 def test_corrupt_zstd(tmp_path, how):
-    whole = trace_io.compress(VALID.encode() * 50, "zst")
+    whole = trace._compress(VALID.encode() * 50, "zst")
     flipped = whole[:2] + b"\xff" + whole[3:]
     (tmp_path / "t.csv.zst").write_bytes({"junk": b"text", "cut": whole[:-3], "flip": flipped}[how])
     with pytest.raises(InputError, match=r"^t\.csv\.zst: Not a whole \.zst file: "):
@@ -386,7 +391,7 @@ def test_corrupt_zstd(tmp_path, how):
 
 @needs_zstd
 def test_several_zstd_frames_are_one_file(tmp_path):
-    parts = [trace_io.compress(text.encode(), "zst") for text in (HEADER, ROW)]
+    parts = [trace._compress(text.encode(), "zst") for text in (HEADER, ROW)]
     (tmp_path / "t.csv.zst").write_bytes(b"".join(parts))
     assert len(read_trace(tmp_path / "t.csv.zst").jobs) == 1
 
@@ -473,7 +478,7 @@ def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, jobs,
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(trace_io.os, step, fail)
+    monkeypatch.setattr(os, step, fail)
     expected = InputError if isinstance(failure, OSError) else KeyboardInterrupt
     with pytest.raises(expected) as caught:
         write_trace(jobs, path, force=True)

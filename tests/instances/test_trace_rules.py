@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from instances import trace_io
 from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, NodeType
 from instances.jobs import JobTable
@@ -269,6 +270,11 @@ def test_refused_ids(refused, job_id, message):
     assert messages(refused(csv_text({}, {"job_id": job_id}))) == [message]
 
 
+def test_empty_ids_are_not_repetitions_of_each_other(refused):
+    error = refused(csv_text({"job_id": ""}, {"job_id": ""}))
+    assert [fault.rule for fault in error.faults] == ["a job_id that is not empty"] * 2
+
+
 def test_every_repetition_of_an_id_is_counted(refused):
     error = refused(csv_text(*[{"job_id": "same"}] * 4))
     assert error.total == 3
@@ -318,18 +324,13 @@ def test_several_missing_columns_and_bad_cells_are_reported_together(refused):
     ]
 
 
-def test_estimator_columns_without_phases_say_that_it_is_not_built(refused):
-    row = {"max_tokens": "8000", "prompts_per_step": "64", "samples_per_prompt": "8"}
-    error = refused(csv_text(row, without=("rollout_s", "train_s")))
+def test_a_missing_phase_names_the_estimator_columns_that_are_missing_too(refused):
+    error = refused(csv_text({"max_tokens": "8000"}, without=("rollout_s", "train_s")))
+    lacking = "and to estimate it prompts_per_step and samples_per_prompt."
     assert messages(error) == [
-        "Missing column rollout_s and train_s: phase estimation from model_b, max_tokens, "
-        "prompts_per_step and samples_per_prompt is not built yet; give rollout_s and train_s."
+        f"Missing column rollout_s, {lacking}",
+        f"Missing column train_s, {lacking}",
     ]
-    assert read_ok_with_phases(row)
-
-
-def read_ok_with_phases(row):
-    return jobs_from_frame(pd.DataFrame([{**GOOD, **row}])).optional["max_tokens"][0] == 8000
 
 
 def test_duplicate_columns(refused):
@@ -385,10 +386,10 @@ def test_byte_order_mark_and_line_ends(read, refused, end, start, last):
 
 
 def test_an_empty_first_cell_after_a_lone_carriage_return(refused):
-    # pandas alone would move the cells of line 3 to the left.
-    error = refused(csv_text({}, {"job_id": ""}).replace("\n", "\r"))
+    # pandas alone would move the cells of that line to the left.
+    error = refused(csv_text({}, {"job_id": ""}).replace("\n", "\r\r"))
     assert messages(error) == [
-        "Expected a job_id that is not empty, got an empty cell (line 3, column job_id)."
+        "Expected a job_id that is not empty, got an empty cell (line 5, column job_id)."
     ]
 
 
@@ -446,6 +447,11 @@ def test_text_after_a_closing_quote(refused):
     error = refused(csv_text({}, {}).replace("j1", '"j"1'))
     assert "quotes only around a whole cell" in str(error)
     assert error.faults[0].row == 3
+
+
+def test_an_unclosed_quote_with_doubled_quotes_names_its_first_line(refused):
+    error = refused(csv_text({}, {}, {}).replace("j1", '"j\n""1'))
+    assert (error.faults[0].row, error.faults[0].value) == (3, '"j')
 
 
 @pytest.mark.parametrize("opened", ['"j1', '"j""1', '"""j1', '"'])
@@ -509,6 +515,8 @@ def test_iterations_of_a_one_step_job_use_its_own_iteration_time(read):
 def test_iterations_that_overflow(refused):
     error = refused(csv_text({"iterations": "1e308", "duration_s": ""}))
     assert "a finite duration and number of iterations, got '1e308'" in str(error)
+    row = {"duration_s": "1e308", "rollout_s": "1e-9", "train_s": "1e-9", "sync_s": "0"}
+    assert "a finite duration and number of iterations" in str(refused(csv_text(row)))
 
 
 CHAIN = ("response_p50_tokens", "response_p95_tokens", "response_p99_tokens", "max_tokens")
@@ -522,6 +530,7 @@ CHAIN = ("response_p50_tokens", "response_p95_tokens", "response_p99_tokens", "m
         (("", "", "9", "8"), 2, 3),
         (("9", "", "8", ""), 0, 2),  # the empty p95 is skipped
         (("9", "", "", "8"), 0, 3),
+        (("9", "8", "8", "8"), 0, 1),  # named once, against its nearest neighbour
     ],
 )
 def test_percentiles_must_not_decrease(refused, cells, low, high):
@@ -695,6 +704,16 @@ def test_json_null_and_missing_keys_are_empty_cells(read, refused):
     assert messages(error) == [
         "Expected slo >= 1, got an empty cell (job 'a17', line 1, column slo)."
     ]
+
+
+def test_a_key_that_first_appears_late_is_empty_before(read, monkeypatch):
+    monkeypatch.setattr(trace_io, "_JSON_BLOCK", 2)
+    lines = [{**GOOD, "job_id": f"j{i}"} for i in range(5)]
+    lines[4] |= {"team": "x", "rollout_p50_s": 9}
+    jobs = read("\n".join(map(json.dumps, lines)), "jsonl")
+    assert jobs.extra == {"team": ("", "", "", "", "x")}
+    assert np.isnan(jobs.optional["rollout_p50_s"][:4]).all()
+    assert jobs.optional["rollout_p50_s"][4] == 9
 
 
 def test_json_numbers_are_quoted_as_written(refused):
