@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +11,7 @@ from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import Trace
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, require_policy
-from planner.replay import Convention, ReplayResult, replay
+from planner.replay import Convention, ReplayResult, replay, require_convention
 
 __all__ = ["PlanReport", "plan_trace"]
 
@@ -52,10 +51,16 @@ class PlanReport:
         """Return one result, of the primary convention when none is named."""
         return self.results[convention or self.primary][policy]
 
-    def saving(self, baseline: str, convention: Convention, policy: str | None = None) -> float:
-        """Return the ratio of ``usd_total``: baseline over policy (the main one by default)."""
+    def saving(
+        self, baseline: str, convention: Convention, policy: str | None = None
+    ) -> float | None:
+        """Return the ratio of ``usd_total``: baseline over policy (the main one by default).
+
+        ``None`` where the policy costs nothing.
+        """
         of = self.results[convention]
-        return of[baseline].usd_total / of[policy or self.policy].usd_total
+        usd = of[policy or self.policy].usd_total
+        return of[baseline].usd_total / usd if usd else None
 
     def __iter__(self) -> Iterator[tuple[Convention, str, ReplayResult]]:
         for convention, by_policy in self.results.items():
@@ -106,7 +111,9 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     Raises
     ------
     InputError
-        For an unknown policy or objective, or a trace with jobs nobody can take.
+        For an unknown policy or convention, or a trace with one-step jobs.
+    InfeasibleError
+        When a job cannot run even alone.
     CheckError
         When a policy that promises valid plans breaks a rule.
 
@@ -122,6 +129,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     names = tuple(dict.fromkeys((policy, *baselines)))
     for name in names:
         require_policy(name)
+    require_convention(durations)
     options = PolicyOptions(
         cluster=cluster,
         limits=limits,
@@ -147,7 +155,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
             if clock:
                 seconds[label] = clock() - began
             if (convention, name) != (durations, policy):
-                result = dataclasses.replace(result, plan=None)
+                result = result.without_plan()
             results[convention][name] = result
     return PlanReport(
         trace=trace,

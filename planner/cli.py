@@ -81,7 +81,7 @@ def _cluster(path: Path | None) -> Cluster:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+    sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
 
 
 def _stdout() -> Console:
@@ -118,7 +118,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     """Return what a reader of the answer must know."""
+    from instances.trace_rules import KNOWN_COLUMNS
+
     out = []
+    for column in trace.jobs.extra:
+        guess = did_you_mean(column, KNOWN_COLUMNS)
+        if guess:
+            out.append(f"column '{column}' is unknown and only carried along.{guess}")
     estimated = trace.jobs.estimated_columns()
     if estimated:
         out.append(
@@ -298,7 +304,9 @@ def check(
 
 
 def _require_new(out: Path, *, force: bool) -> None:
-    if out.exists() and not force:
+    from planner.out_files import exists
+
+    if exists(out) and not force:
         raise InputError(f"{out} is already there. Give --force to replace it.")
 
 

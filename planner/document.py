@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import platform
 from importlib.metadata import version
 from typing import Any, Final
@@ -94,7 +95,6 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
     """Return one policy's figures under one convention (design section 11)."""
     peak = result.peak_nodes
     within = result.promises_valid
-    ratio = result.usd_total / result.bound_usd_total if within else None
     admission = None
     if result.admission is not None:
         placed = sum(result.admission.values())
@@ -123,9 +123,9 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
         "checked": result.checked,
     }
     if result.convention == "wallclock":
-        out["ratio"] = ratio
+        out["ratio"] = result.ratio
     else:
-        out["trajectory_ratio"] = ratio
+        out["trajectory_ratio"] = result.ratio
         out["bound_usd_total"] = bound_usd_work(result) if within else None
     if not within:
         out["breaches"] = result.breaches
@@ -146,6 +146,7 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
         "tie_rule": options.placer.tie_rule,
         "train_scaling": options.placer.train_scaling,
         "skip_saturated": options.placer.skip_saturated,
+        "max_attempts": options.placer.max_attempts,
         "colocated_factor": options.colocated_factor,
     }
     conventions: dict[Convention, Any] = {}
@@ -179,6 +180,11 @@ def _decision_ms(report: PlanReport) -> dict[str, dict[str, float]]:
     return out
 
 
+def _finite(value: Any) -> Any:
+    """Return a value as JSON can hold it: ``None`` for a number that is not finite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]:
     """Return the document of ``planner check --json``."""
     return {
@@ -187,10 +193,13 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
         "inputs": {"plan": name, "policy": plan.policy, "durations": plan.durations},
         "checked": report.ok,
         "breaches": report.counts,
-        "violations": [dataclasses.asdict(v) for v in report.violations],
+        "violations": [
+            {k: _finite(v) for k, v in dataclasses.asdict(violation).items()}
+            for violation in report.violations
+        ],
         "jobs": report.n_jobs,
         "group_versions": report.n_groups,
         "peak_nodes": report.peak_nodes,
         "usd_total": plan.usd_total,
-        "usd_total_recomputed": report.usd_total_recomputed,
+        "usd_total_recomputed": _finite(report.usd_total_recomputed),
     }

@@ -24,7 +24,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from models.period import GroupShape
 from planner.group_state import GroupState, Pins
 
-__all__ = ["FleetState", "NodeTable", "Slot"]
+__all__ = ["ABSENT", "FleetState", "NodeTable", "Slot"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -272,17 +272,16 @@ def _node_rows(
 ) -> tuple[dict[int, NodeRow], dict[int, NodeRow]]:
     """Return the rows of both pools, node -> row, as if one more job joined each node.
 
-    The longest iteration counts the other pool's switch where it is paid now or, when there
-    is a single train node, certain to be paid by whoever joins.
+    The longest iteration counts the other pool's switch where it is paid now; one that joining
+    both pools would add is left to the schedule's own bound.
     """
-    lone_train = len(set(shape.train_pins)) == 1 and len(shape.train_pins[0]) == 1
     rollout: dict[int, NodeRow] = {}
     train: dict[int, NodeRow] = {}
     for i, job in enumerate(state.jobs):
         rollout_s = job.rollout_s + job.rollout_switch_s
         train_s = job.train_s + job.train_switch_s
         rest = job.sync_s
-        longest_r = rollout_s + (train_s if lone_train else shape.train_s[i]) + rest
+        longest_r = rollout_s + shape.train_s[i] + rest
         longest_t = shape.rollout_s[i] + train_s + rest
         for table, pins, seconds, gb, longest in (
             (rollout, shape.rollout_pins[i], rollout_s, job.rollout_state_gb, longest_r),

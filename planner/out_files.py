@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,29 @@ from planner.replay import JobRecord, ReplayResult
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["require_writable", "write_files", "write_plan_files"]
+__all__ = ["exists", "require_writable", "write_files", "write_plan_files"]
 
 PLAN_FILES = ("plan.json", "jobs.csv", "timeline.csv")
 
 _HOUR_S = 3600.0
 Writer = Callable[[Path], None]
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path exists; one the system refuses to look up is bad input.
+
+    Raises
+    ------
+    InputError
+        When the name is too long, say.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}.") from error
+    return True
 
 
 def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
@@ -38,9 +55,9 @@ def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) ->
     InputError
         Naming the files in the way and the flag that allows to replace them.
     """
-    if directory.exists() and not directory.is_dir():
+    if exists(directory) and not directory.is_dir():
         raise InputError(f"Expected --out to name a directory, but {directory} is a file.")
-    there = [name for name in names if (directory / name).exists()]
+    there = [name for name in names if exists(directory / name)]
     if there and not force:
         raise InputError(
             f"{directory} already holds {', '.join(there)}. Give --force to replace them, or "
@@ -62,8 +79,9 @@ def write_files(directory: Path, writers: Mapping[str, Writer], *, force: bool) 
     directory = directory.absolute()
     require_writable(directory, tuple(writers), force=force)
     try:
-        staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+        staging = directory.parent / f".{directory.name}-{secrets.token_hex(4)}"
         try:
+            staging.mkdir(mode=0o700)
             for name, write in writers.items():
                 write(staging / name)
             directory.mkdir(exist_ok=True)
@@ -96,7 +114,10 @@ def _jobs_frame(report: PlanReport) -> pd.DataFrame:
     estimated = [";".join(c for c in marks if jobs.estimated[c][i]) for i in range(len(jobs))]
     carried = {"estimated": estimated}
     for name, values in (*jobs.optional.items(), *jobs.extra.items()):
-        carried[f"trace_{name}" if name in own else name] = list(values)
+        while name in own:
+            name = f"trace_{name}"
+        own.add(name)
+        carried[name] = list(values)
     for name, column in carried.items():
         frame[name] = column * copies
     return frame

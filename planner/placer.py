@@ -21,8 +21,8 @@ Objectives (``PlacerParams.objective``), with ``K_g`` the $/h of group g's nodes
   give a lower bound of ``C_g'``; candidates are tried in that order until the best cost
   realised is no larger than the next bound.
 
-Tie rules were chosen by measurement (README, "Tie rules"): ``least-shrink`` first least
-shrinks the group's deadline ``min_j D_j``, then fills the tightest nodes.
+The default tie rule was chosen by measurement (README, "What the placer does"): ``tightest``
+prefers the groups whose nodes the job fills most.
 """
 
 from __future__ import annotations
@@ -39,10 +39,18 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
 from models.period import GroupShape, construct, insert, least_period, order_of
-from planner.fleet_state import FleetState, NodeRow, NodeTable, Slot
+from planner.fleet_state import ABSENT, FleetState, NodeRow, NodeTable, Slot
 from planner.group_state import GroupState, Pins
 
-__all__ = ["OBJECTIVES", "TIE_RULES", "AdmissionKind", "Decision", "Placer", "PlacerParams"]
+__all__ = [
+    "OBJECTIVES",
+    "TIE_RULES",
+    "AdmissionKind",
+    "Decision",
+    "Placer",
+    "PlacerParams",
+    "require_feasible_alone",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -87,16 +95,6 @@ class _Slate:
     def slots(self) -> IntArray:
         """Slots of the candidates."""
         return self.shared.slots[self.at]
-
-    @property
-    def rollout_load_s(self) -> FloatArray:
-        """Rollout load with the job, 0 where it gets new nodes."""
-        return np.zeros(len(self.at)) if self.kind == 1 else self.shared.rollout_load_s[self.at]
-
-    @property
-    def train_load_s(self) -> FloatArray:
-        """Train load with the job, 0 where it gets new nodes."""
-        return np.zeros(len(self.at)) if self.kind == 2 else self.shared.train_load_s[self.at]
 
 
 def _tightest(slate: _Slate) -> FloatArray:
@@ -306,8 +304,8 @@ class Placer:
                 if self._per_hour:
                     break
             attempts += tried
-            if best and self._per_hour:
-                break
+            if best and self._per_hour and (least <= _EPS or not self.params.train_scaling):
+                break  # nothing can be cheaper
         if best is None:
             state = GroupState.alone(job, self._fleet.new_number())
             self._fleet.add(state, state.shape())
@@ -325,24 +323,7 @@ class Placer:
             raise UnsupportedError(
                 f"Job '{job.job_id}' has mode '{job.mode}': the placer takes sync jobs only."
             )
-        for pool, gb, node in (
-            ("rollout", job.rollout_state_gb, self.cluster.rollout),
-            ("train", job.train_state_gb, self.cluster.train),
-        ):
-            if gb > node.host_dram_gb + _EPS:
-                raise InfeasibleError(
-                    f"Expected {pool}_state_gb <= {node.host_dram_gb:g} (host DRAM of a {pool} "
-                    f"node), got {gb:g} (job '{job.job_id}')."
-                )
-        for pool, width, most in (
-            ("rollout", job.rollout_nodes, self.limits.max_rollout_nodes),
-            ("train", job.train_nodes, self.limits.max_train_nodes),
-        ):
-            if most is not None and width > most:
-                raise InfeasibleError(
-                    f"Expected {pool}_nodes <= {most} (max_{pool}_nodes), got {width} "
-                    f"(job '{job.job_id}')."
-                )
+        require_feasible_alone(job, self.cluster, self.limits)
 
     # -- candidates ---------------------------------------------------------------------
 
@@ -409,7 +390,8 @@ class Placer:
             slots = slots[np.count_nonzero(ok, axis=1) >= job.train_nodes]
             if not slots.size:
                 return None
-        return self._shared(job, slots, lone_train=lone_train)
+        cycle_s += job.rollout_switch_s
+        return self._shared(job, slots, cycle_s, lone_train=lone_train)
 
     def _sharing_rollout(self, job: Job) -> _Shared | None:
         """Return the groups whose existing rollout nodes can take the job, if any."""
@@ -420,19 +402,23 @@ class Placer:
         )
         if not slots.size or cycle_s > job.deadline_s + _EPS:
             return None
-        shared = self._shared(job, slots)
+        shared = self._shared(job, slots, cycle_s)
         enough = np.count_nonzero(shared.rollout_ok, axis=1) >= job.rollout_nodes
-        return self._shared(job, slots[enough]) if enough.any() else None
+        return self._shared(job, slots[enough], cycle_s) if enough.any() else None
 
-    def _shared(self, job: Job, slots: IntArray, *, lone_train: bool = False) -> _Shared:
-        """Return these groups with the nodes of both pools that the job may use."""
+    def _shared(
+        self, job: Job, slots: IntArray, cycle_s: float, *, lone_train: bool = False
+    ) -> _Shared:
+        """Return these groups with the nodes of both pools that the job may use.
+
+        ``cycle_s`` is the job's iteration with the switches it pays if it gets no new nodes.
+        """
         fleet = self._fleet
         limit = np.minimum(fleet.deadline_s.take(slots), job.deadline_s)
         rollout_s = job.rollout_s + job.rollout_switch_s
         gb = self._gb_rollout - job.rollout_state_gb
         rollout_ok, rollout_load = _usable(fleet.rollout, slots, limit, rollout_s, gb)
-        both = job.solo_s + job.rollout_switch_s + job.train_switch_s
-        rollout_ok &= (limit >= both - _EPS)[:, None]
+        rollout_ok &= (limit >= cycle_s - _EPS)[:, None]
         rollout_load = np.maximum.reduce(rollout_load * rollout_ok, axis=1)
         train_s = job.train_s + job.train_switch_s
         if lone_train:  # FleetState.open_to has decided on the only node there is
@@ -454,10 +440,26 @@ class Placer:
             return bought
         fleet = self._fleet
         held = fleet.usd_per_hour[slate.slots]
-        cycle = np.maximum(slate.rollout_load_s, slate.train_load_s)
-        cycle = np.maximum(cycle, job.solo_s)
+        cycle = np.maximum(self._least_cycle_s(slate, job), job.solo_s)
         costs: FloatArray = ((held + bought) * cycle - held * fleet.period_s[slate.slots]) / 3600.0
         return costs
+
+    def _least_cycle_s(self, slate: _Slate, job: Job) -> FloatArray:
+        """Return the load of the roomiest usable node with the job on it, the busier pool's.
+
+        A lower bound of the period whatever nodes are chosen; a pool that gets new nodes only
+        does not count.
+        """
+        fleet, shared = self._fleet, slate.shared
+        cycle = np.zeros(len(slate.at))
+        for kind, table, ok, seconds in (
+            (1, fleet.rollout, shared.rollout_ok, job.rollout_s + job.rollout_switch_s),
+            (2, fleet.train, shared.train_ok, job.train_s + job.train_switch_s),
+        ):
+            if slate.kind != kind:
+                load = np.where(ok[slate.at], table.rows[0].take(slate.slots, axis=0), ABSENT)
+                cycle = np.maximum(cycle, load.min(axis=1) + seconds)
+        return cycle
 
     def _ranked(self, slate: _Slate, lower: FloatArray, job: Job) -> list[int]:
         """Return candidate positions, best first: cost bound, tie rule, age."""
@@ -473,7 +475,8 @@ class Placer:
         """Return candidate ``i``'s group with the job in it, or None without offsets.
 
         Among the usable nodes of a group the tightest are taken; when no offsets are found
-        there, the ones with most room are tried.
+        there, the ones with most room are tried. Where a period has a price, the other way
+        round.
         """
         fleet, position = self._fleet, int(slate.at[i])
         index = int(slate.shared.slots[position])
@@ -489,7 +492,8 @@ class Placer:
         )  # fmt: skip
         limit = float(slate.shared.limit_s[position])
         first, second = (rollout[0], train[0]), (rollout[-1], train[-1])
-        for r_pins, t_pins in (first, second) if first != second else (first,):
+        choices = (first, second) if self._per_hour else (second, first)
+        for r_pins, t_pins in choices if first != second else (first,):
             found = _join(slot, job, r_pins, t_pins, limit)
             if found is not None:
                 return found
@@ -612,6 +616,34 @@ def _paying(rows: dict[int, NodeRow], pins: Pins, members: tuple[Pins, ...]) -> 
                 found += [i for i, nodes in enumerate(members) if node in nodes and i not in found]
     found.append(shared)
     return found
+
+
+def require_feasible_alone(job: Job, cluster: Cluster, limits: Limits) -> None:
+    """Require that a job has a valid plan when it is alone.
+
+    Raises
+    ------
+    InfeasibleError
+        When its state exceeds a node's host DRAM, or its gang a group's node limit.
+    """
+    for pool, gb, node in (
+        ("rollout", job.rollout_state_gb, cluster.rollout),
+        ("train", job.train_state_gb, cluster.train),
+    ):
+        if gb > node.host_dram_gb + _EPS:
+            raise InfeasibleError(
+                f"Expected {pool}_state_gb <= {node.host_dram_gb:g} (host DRAM of a {pool} "
+                f"node), got {gb:g} (job '{job.job_id}')."
+            )
+    for pool, width, most in (
+        ("rollout", job.rollout_nodes, limits.max_rollout_nodes),
+        ("train", job.train_nodes, limits.max_train_nodes),
+    ):
+        if most is not None and width > most:
+            raise InfeasibleError(
+                f"Expected {pool}_nodes <= {most} (max_{pool}_nodes), got {width} "
+                f"(job '{job.job_id}')."
+            )
 
 
 def _choices(

@@ -1,31 +1,32 @@
-"""Policies: what decides where jobs run, behind one protocol.
+"""The policies, by name.
 
 A policy is told of arrivals and departures, in order of time, and answers with the groups that
 changed. It never sees the future. ``weave`` keeps section 3 of the design; ``solo`` gives every
-job nodes of its own; ``colocated`` runs both phases of a job on its train nodes, outside
-section 3, so its plans are reported ``checked: false`` with the breaches counted.
+job nodes of its own; ``colocated`` runs both phases of a job on its train nodes; ``random`` and
+``most-idle`` share by room and not by time (:mod:`planner.sharing_baselines`). The last three
+are outside section 3, so their plans are reported ``checked: false``, breaches counted by rule.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from instances.errors import InputError, did_you_mean
-from instances.hardware import Cluster
 from instances.jobs import Job
-from instances.plan import Limits
 from planner.group_state import GroupState
-from planner.placer import AdmissionKind, Placer, PlacerParams
+from planner.placer import AdmissionKind, Placer, require_feasible_alone
+from planner.policy import Change, Policy, PolicyOptions
+from planner.sharing_baselines import MostIdle, RandomGroup
 
 __all__ = [
     "POLICIES",
     "Change",
     "Colocated",
+    "MostIdle",
     "Policy",
     "PolicyOptions",
+    "RandomGroup",
     "Solo",
     "Weave",
     "make_policy",
@@ -33,85 +34,18 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What one event did.
-
-    Attributes
-    ----------
-    groups : tuple of GroupState
-        New states of the groups that changed, the arrived job's among them.
-    ended : tuple of int
-        Numbers of the groups that are gone.
-    admission : str or None
-        How the arrived job was admitted; ``None`` on departures and where meaningless.
-    """
-
-    groups: tuple[GroupState, ...] = ()
-    ended: tuple[int, ...] = ()
-    admission: AdmissionKind | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyOptions:
-    """Everything a policy may need; each takes what concerns it.
-
-    Attributes
-    ----------
-    colocated_factor : float
-        Iteration time of a co-located job over its solo time.
-    clock : callable, optional
-        Seconds from an arbitrary origin; given, decisions are timed.
-
-    Raises
-    ------
-    InputError
-        When ``colocated_factor`` is not a positive number.
-    """
-
-    cluster: Cluster
-    limits: Limits = field(default_factory=Limits)
-    placer: PlacerParams = field(default_factory=PlacerParams)
-    colocated_factor: float = 1.0
-    clock: Callable[[], float] | None = None
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.colocated_factor) and self.colocated_factor > 0):
-            raise InputError(f"Expected colocated_factor > 0, got {self.colocated_factor:g}.")
-
-
-class Policy(Protocol):
-    """One policy in the middle of a replay.
-
-    Attributes
-    ----------
-    promises_valid : bool
-        Whether every plan it makes satisfies section 3; if so each is checked as it happens.
-    admits : bool
-        Whether the admission mix means anything.
-    """
-
-    name: str
-    promises_valid: bool
-    admits: bool
-
-    def arrive(self, job: Job, now_s: float) -> Change:
-        """Take an arriving job at ``now_s`` seconds."""
-        ...
-
-    def depart(self, job: Job, now_s: float) -> Change:
-        """Let a finished job go at ``now_s`` seconds."""
-        ...
-
-
 class Weave:
     """The placer of design section 5; running jobs never move."""
 
     name = "weave"
     promises_valid = True
-    admits = True
+    uses_seed = False
 
     def __init__(self, options: PolicyOptions) -> None:
+        scaled: tuple[AdmissionKind, ...] = ("rollout_scaled",)
+        if options.placer.train_scaling:
+            scaled += ("train_scaled",)
+        self.admission_kinds: tuple[AdmissionKind, ...] = ("direct", *scaled, "isolated")
         self.placer = Placer(options.cluster, options.limits, options.placer)
         self.decision_s: list[float] = []
         self._clock = options.clock
@@ -136,7 +70,8 @@ class _OneGroupEach:
 
     name = ""
     promises_valid = True
-    admits = False
+    admission_kinds: tuple[AdmissionKind, ...] = ()
+    uses_seed = False
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
@@ -163,6 +98,7 @@ class Solo(_OneGroupEach):
     name = "solo"
 
     def _group(self, job: Job, number: int) -> GroupState:
+        require_feasible_alone(job, self.options.cluster, self.options.limits)
         return GroupState.alone(job, number)
 
 
@@ -183,6 +119,8 @@ POLICIES: Final[dict[str, Callable[[PolicyOptions], Policy]]] = {
     "weave": Weave,
     "solo": Solo,
     "colocated": Colocated,
+    "random": RandomGroup,
+    "most-idle": MostIdle,
 }
 
 

@@ -16,24 +16,32 @@ version as they are made, and as a whole with their price at the end.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from instances.checker import check_group, check_plan
-from instances.errors import CheckError, InputError, UnsupportedError
+from instances.errors import CheckError, InputError, UnsupportedError, did_you_mean
 from instances.hardware import Cluster
 from instances.jobs import Job, JobTable
-from instances.plan import DedicatedNodes, GroupVersion, Limits, Plan
+from instances.plan import DURATION_CONVENTIONS, DedicatedNodes, GroupVersion, Limits, Plan
 from models.bounds import VOLUME, VolumeSums
 from planner.group_state import GroupState
 from planner.policies import Change, Policy, PolicyOptions, make_policy
 
-__all__ = ["Convention", "JobRecord", "ReplayResult", "Timeline", "replay"]
+__all__ = [
+    "Convention",
+    "JobRecord",
+    "ReplayResult",
+    "Timeline",
+    "replay",
+    "require_convention",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -42,12 +50,9 @@ Progress = Callable[[int, int], None]
 
 _HOUR_S: Final = 3600.0
 _DEPARTURE, _ARRIVAL = 0, 1
-#: A job is done when this share of one iteration is left (round-off of sums).
-_DONE_ITERATIONS: Final = 1e-9
 #: Relative slack of the SLO on attained times (sums of many intervals).
 _SLO_EPS: Final = 1e-9
-_BITS_PER_GB: Final = 8e9
-_BITS_PER_GBIT: Final = 1e9
+_GBIT_PER_GB: Final = 8.0
 
 
 @dataclass(slots=True)
@@ -181,6 +186,10 @@ class ReplayResult:
     breaches: dict[str, int]
     decision_s: tuple[float, ...] = ()
 
+    def without_plan(self) -> ReplayResult:
+        """Return the figures alone: plans are large."""
+        return replace(self, plan=None)
+
     @property
     def horizon_h(self) -> float:
         """Hours from the first arrival to the last departure."""
@@ -190,6 +199,13 @@ class ReplayResult:
     def usd_per_hour_mean(self) -> float:
         """Mean price, $/h."""
         return self.usd_total / self.horizon_h
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost over bound; ``None`` where no bound concerns the policy, or all is free."""
+        if not self.promises_valid or not self.bound_usd_total:
+            return None
+        return self.usd_total / self.bound_usd_total
 
     @property
     def node_hours(self) -> dict[str, float]:
@@ -290,6 +306,7 @@ class _Loop:
     rollout_nodes: int = 0
     train_nodes: int = 0
     sync_gbps: float = 0.0
+    dedicated_nodes: tuple[int, int] = (0, 0)
 
     def push(self, time_s: float, priority: int, job: int) -> None:
         """Queue an event; a later stamp of the job makes it void."""
@@ -339,7 +356,7 @@ class _Loop:
         """Start a new version of a group at this moment."""
         members = [self.index[job.job_id] for job in state.jobs]
         gbit = sum(
-            rate * job.sync_gb * _BITS_PER_GB / _BITS_PER_GBIT
+            rate * job.sync_gb * _GBIT_PER_GB
             for job, rate, pins in zip(state.jobs, state.rates, state.rollout_pins, strict=True)
             if pins
         )
@@ -407,8 +424,7 @@ class _Loop:
             record.group_id = "dedicated"
             record.group_size_max = 1
             record.worst_iteration_s = job.solo_s
-            self.rollout_nodes += job.rollout_nodes
-            self.train_nodes += job.train_nodes
+            self._hold_dedicated(job, 1)
             self.push(job.arrival_s + job.duration_s, _DEPARTURE, i)
             return
         if self.convention == "wallclock":
@@ -441,8 +457,7 @@ class _Loop:
         record.train_node_s = seconds * job.train_nodes
         self.run_rollout_s += record.iterations * job.rollout_s * job.rollout_nodes
         self.run_train_s += record.iterations * job.train_s * job.train_nodes
-        self.rollout_nodes -= job.rollout_nodes
-        self.train_nodes -= job.train_nodes
+        self._hold_dedicated(job, -1)
         self.dedicated.append(
             DedicatedNodes(
                 job_id=job.job_id,
@@ -452,6 +467,17 @@ class _Loop:
                 train_nodes=job.train_nodes,
             )
         )
+
+    def _hold_dedicated(self, job: Job, sign: int) -> None:
+        """Take (sign 1) or release (-1) an async job's nodes, and count its sync traffic."""
+        self.rollout_nodes += sign * job.rollout_nodes
+        self.train_nodes += sign * job.train_nodes
+        held = self.dedicated_nodes
+        self.dedicated_nodes = (
+            held[0] + sign * job.rollout_nodes,
+            held[1] + sign * job.train_nodes,
+        )
+        self.sync_gbps += sign * _GBIT_PER_GB * job.sync_gb / job.solo_s
 
     def row(self, bound_usd_per_hour: float) -> None:
         """Record the state after all events of this moment."""
@@ -467,6 +493,15 @@ class _Loop:
             self.rows[-1] = values
         else:
             self.rows.append(values)
+
+
+def require_convention(convention: str) -> None:
+    """Raise InputError for an unknown duration convention, with the nearest known one."""
+    if convention not in DURATION_CONVENTIONS:
+        raise InputError(
+            f"Expected convention in {', '.join(DURATION_CONVENTIONS)}, got '{convention}'."
+            f"{did_you_mean(convention, DURATION_CONVENTIONS)}"
+        )
 
 
 def refuse_one_step(jobs: JobTable) -> None:
@@ -514,12 +549,13 @@ def replay(
     Raises
     ------
     InputError
-        When there are no jobs.
+        For an unknown convention, or when there are no jobs.
     UnsupportedError
         When the trace has one-step-off-policy jobs.
     CheckError
         When a policy that promises valid plans breaks a rule.
     """
+    require_convention(convention)
     if not len(jobs):
         raise InputError("Expected at least one job, got none.")
     refuse_one_step(jobs)
@@ -530,40 +566,31 @@ def replay(
     for i, record in enumerate(loop.records):
         loop.push(record.job.arrival_s, _ARRIVAL, i)
     sums = VolumeSums(options.cluster, options.limits)
-    dedicated_usd, departed, every = 0.0, 0, max(1, len(jobs) // 200)
+    departed, every = 0, max(1, len(jobs) // 200)
     while loop.heap:
         time_s, kind, _, i, stamp = heapq.heappop(loop.heap)
         if kind == _DEPARTURE and stamp != loop.stamp[i]:
             continue
         loop.now_s = time_s
         job = loop.records[i].job
-        sign = 1 if kind == _ARRIVAL else -1
-        if job.mode == "async":
-            dedicated_usd += sign * options.cluster.usd_per_hour(job.rollout_nodes, job.train_nodes)
-        elif sign > 0:
-            sums.add(job)
-        else:
-            sums.remove(job)
+        if job.mode != "async":
+            (sums.add if kind == _ARRIVAL else sums.remove)(job)
         if kind == _ARRIVAL:
             loop.arrive(i)
         else:
             loop.stamp[i] += 1
             loop.depart(i)
             departed += 1
-            if progress is not None and departed % every == 0:
+            if progress is not None and (departed % every == 0 or departed == len(jobs)):
                 progress(departed, len(jobs))
-        loop.row(sums.usd_per_hour() + dedicated_usd)
+        loop.row(sums.usd_per_hour() + options.cluster.usd_per_hour(*loop.dedicated_nodes))
     return _result(loop)
 
 
 def _admission(loop: _Loop) -> dict[str, int] | None:
     """Return jobs by kind of admission, every kind that the policy could have used."""
-    if not loop.policy.admits:
-        return None
-    kinds = ["direct", "rollout_scaled", "isolated"]
-    if loop.options.placer.train_scaling:
-        kinds.insert(2, "train_scaled")
-    return {kind: loop.admission[kind] for kind in kinds}
+    kinds = loop.policy.admission_kinds
+    return {kind: loop.admission[kind] for kind in kinds} if kinds else None
 
 
 def _result(loop: _Loop) -> ReplayResult:
@@ -605,7 +632,7 @@ def _result(loop: _Loop) -> ReplayResult:
         records=tuple(loop.records),
         timeline=timeline,
         usd_total=usd_total,
-        dedicated_usd_total=sum(
+        dedicated_usd_total=math.fsum(
             cluster.usd_per_hour(d.rollout_nodes, d.train_nodes) * (d.to_s - d.from_s) / _HOUR_S
             for d in loop.dedicated
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from planner.api import PlanReport
 from planner.document import bound_usd_work
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from instances.plan import Plan
 
 __all__ = ["print_check", "print_plan"]
+
+#: GPU names head a column of figures, which must not be cut at 80 columns.
+_WIDEST_NAMES: Final = 11
 
 _TITLES: dict[Convention, str] = {
     "work": "Each job does its iterations; sharing stretches its stay (convention: work)",
@@ -32,8 +35,13 @@ def _slo(share: float) -> str:
     return "100%" if share == 1 else f"{min(100 * share, 99.9):.1f}%"
 
 
+def _ratio(ratio: float | None, unit: str = "") -> str:
+    return "-" if ratio is None else f"{ratio:.2f}{unit}"
+
+
 def _money(usd: float) -> str:
-    return f"{usd:,.0f}"
+    """Return an amount with one decimal below 1,000, none above."""
+    return f"{usd:,.1f}" if abs(usd) < 1000 else f"{usd:,.0f}"
 
 
 def _compared(report: PlanReport) -> tuple[str, ...]:
@@ -57,9 +65,11 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
     )
     table.add_column("policy", no_wrap=True)
     names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
+    if len(names) > _WIDEST_NAMES:
+        names = "roll.+train"
     for header in (
         "$/h\nmean",
-        "$\ntotal",
+        "k$\ntotal",
         *(f"vs\n{baseline}" for baseline in _compared(report)),
         f"peak GPUs\n{names}",
         "SLO\nmet",
@@ -71,18 +81,15 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
         gpus_r = result.peak_nodes["rollout"] * cluster.rollout.gpus_per_node
         gpus_t = result.peak_nodes["train"] * cluster.train.gpus_per_node
         idle = result.idle_fraction
-        ratio = "-"
-        if result.promises_valid:
-            ratio = f"{result.usd_total / result.bound_usd_total:.2f}"
         table.add_row(
             name,
-            f"{result.usd_per_hour_mean:,.1f}",
-            _money(result.usd_total),
-            *(f"{report.saving(b, convention, name):.2f}x" for b in _compared(report)),
+            _money(result.usd_per_hour_mean),
+            _money(result.usd_total / 1000),
+            *(_ratio(report.saving(b, convention, name), "x") for b in _compared(report)),
             f"{gpus_r}+{gpus_t}",
             _slo(result.slo_attainment),
             f"{_percent(idle['rollout'])}/{_percent(idle['train'])}",
-            ratio,
+            _ratio(result.ratio),
             style="bold" if name == report.policy else "",
         )
     return table
@@ -105,12 +112,12 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
         other = report.results["wallclock"][report.policy]
         lines.append(
             f"Proven: no valid plan costs less than ${other.bound_usd_total:,.0f} by wallclock "
-            f"({result.bound_method} bound; ratio {other.usd_total / other.bound_usd_total:.2f}), "
+            f"({result.bound_method} bound; ratio {_ratio(other.ratio)}), "
             f"nor less than ${bound_usd_work(report.results['work'][report.policy]):,.0f} for "
             f"the same work."
         )
-    if result.admission:
-        placed = sum(result.admission.values())
+    placed = sum((result.admission or {}).values())
+    if result.admission and placed:
         mix = ", ".join(
             f"{_percent(n / placed)} {kind.replace('_', ' ')}"
             for kind, n in result.admission.items()
@@ -145,7 +152,10 @@ def print_plan(report: PlanReport, console: Console) -> None:
     for convention in report.results:
         console.print()
         console.print(_policy_table(report, convention))
-    notes = ["vs: total cost of that baseline over the total of the row."]
+    notes = [
+        "vs: total cost of that baseline over the row's. cost/bound: over the least any valid "
+        "plan could cost for the jobs present (volume bound), along the row's own timeline."
+    ]
     if any(not r.promises_valid for _, _, r in report):
         outside = sorted({name for _, name, r in report if not r.promises_valid})
         notes.append(

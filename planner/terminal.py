@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import os
 import signal
 import sys
@@ -114,16 +116,18 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
     Exit codes: 1 infeasible or check failed, 2 bad input or usage, 130 Ctrl-C, 143 SIGTERM.
     """
-    import functools
 
     def terminate(signum: int, frame: FrameType | None) -> None:
         sys.exit(_EXIT_TERMINATED)
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        before = None
         with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
-            signal.signal(signal.SIGTERM, terminate)
+            before = signal.signal(signal.SIGTERM, terminate)
         try:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="backslashreplace")
             result = command(*args, **kwargs)
             sys.stdout.flush()
             return result
@@ -132,10 +136,16 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except FleetPlannerError as error:
             _fail(str(error), EXIT_FAILED)
         except KeyboardInterrupt:
-            _fail("Interrupted; no file was written.", _EXIT_INTERRUPTED)
-        except BrokenPipeError:
-            # the reader has gone (plan | head): leave quietly, without a second error at exit
+            _fail("Interrupted. Files are written whole or not at all.", _EXIT_INTERRUPTED)
+        except OSError as error:
+            # standard output is gone: quietly when its reader left (plan | head), else in words;
+            # into the void with the rest, or Python would fail once more at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(EXIT_FAILED)
+            if isinstance(error, BrokenPipeError):
+                sys.exit(EXIT_FAILED)
+            _fail(f"{error.filename or 'standard output'}: {error.strerror}.", EXIT_FAILED)
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)
 
     return run

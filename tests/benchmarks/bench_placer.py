@@ -89,7 +89,7 @@ def steady_state(jobs: JobTable, size: int, decisions: int, seed: int) -> dict[s
 
 def print_steady(console: Console, jobs: dict[str, JobTable], decisions: int) -> None:
     """Print table 1."""
-    table = Table(title=f"One decision, 2,000 jobs resident, {decisions:,} decisions (microseconds)")
+    table = Table(title=f"One decision, 2,000 jobs resident, {decisions:,} decisions (us)")
     for name in ("trace", "group limit", "place p50", "p99", "max", "remove p50", "check p50"):
         table.add_column(name, justify="right")
     for name in ("write p50", "direct / scaled / new", "invalid", "vs 591 ms"):
@@ -115,7 +115,7 @@ def print_steady(console: Console, jobs: dict[str, JobTable], decisions: int) ->
 def print_growth(console: Console, sizes: list[int]) -> None:
     """Print table 2."""
     table = Table(title="Placing n jobs one by one into an empty cluster, group limit 5")
-    for name in ("jobs", "seconds", "us / job", "groups", "arrays, bytes / job", "all, bytes / job"):
+    for name in ("jobs", "seconds", "us / job", "groups", "arrays, B / job", "all, B / job"):
         table.add_column(name, justify="right")
     seconds = []
     for n in sizes:
