@@ -28,7 +28,6 @@ Unknown keys are errors that suggest the nearest key.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, ModelDefaults, NodeType
 from instances.schema_faults import MAX_SHOWN, refuse, say
+from instances.toml_file import read_toml
 
 __all__ = ["ClusterTables", "cluster_from_dict", "cluster_to_dict", "read_cluster"]
 
@@ -192,14 +192,4 @@ def read_cluster(path: str | Path) -> Cluster:
     InputError
         When the file cannot be read, is not TOML, or breaks a rule.
     """
-    source = Path(path).name
-    try:
-        with open(path, "rb") as handle:
-            data = tomllib.load(handle)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}.") from error
-    except RecursionError as error:
-        raise InputError(f"{source}: Not valid TOML: nested too deeply.") from error
-    except ValueError as error:  # TOML and UTF-8 errors, too many digits, a NUL in the path
-        raise InputError(f"{source}: Not valid TOML: {error}.") from error
-    return cluster_from_dict(data, source)
+    return cluster_from_dict(read_toml(path), Path(path).name)

@@ -19,6 +19,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy.typing as npt
 
 from instances.errors import InputError, did_you_mean
 from instances.hardware import GpuType
+from instances.toml_file import read_toml
 
 __all__ = [
     "DEFAULT_COEFFICIENTS",
@@ -39,6 +41,7 @@ __all__ = [
     "coefficient_rows",
     "coefficients_from_dict",
     "kv_bytes_per_token_of",
+    "read_coefficients",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -201,6 +204,17 @@ def coefficient_rows(
             kind, source = "given", f"replaces the default {entry.default:g}"
         rows.append(CoefficientRow(entry.name, value, unit, kind, source))
     return tuple(rows)
+
+
+def read_coefficients(path: str | Path) -> Coefficients:
+    """Read a TOML file of coefficients, ``train_mfu = 0.4`` say; the rest keep their defaults.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, is not TOML, or names an unknown or impossible value.
+    """
+    return coefficients_from_dict(read_toml(path), Path(path).name)
 
 
 def coefficients_from_dict(

@@ -11,10 +11,10 @@ always, mostly with the first order.
 **Insertion** (:func:`pack`), for any pins and rates. A node's busy time is a sorted list of
 arcs ``(start, end)`` with ``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the
 union over its nodes. Jobs are inserted one after the other. For one job with one iteration, all
-pairs of a rollout gap and a train gap are tried; within a pair the feasible (rollout start, train start) form a
-polygon, and only its vertices are tried: there at least one phase touches a neighbour.
-The cost of a choice is the smaller leftover piece on either side plus a tenth of the gap's
-leftover, weighted by how full that pool's node is.
+pairs of a rollout gap and a train gap are tried; within a pair the feasible (rollout start,
+train start) form a polygon, and only its vertices are tried: there at least one phase touches
+a neighbour. The cost of a choice is the smaller leftover piece on either side plus a tenth of
+the gap's leftover, weighted by how full that pool's node is.
 
 Both are plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
 exceeds the work.

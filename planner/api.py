@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import Trace
+from planner.interval import Interval, interval
 from planner.placer import PlacerParams
-from planner.policies import PolicyOptions, require_policy
+from planner.policies import PolicyOptions, make_policy, require_policy
 from planner.replay import Convention, ReplayResult, replay, require_convention
 
 __all__ = ["PlanReport", "plan_trace"]
@@ -34,7 +37,10 @@ class PlanReport:
     primary : {"work", "wallclock"}
         The convention whose plan is kept (``result(policy).plan``).
     results : dict
-        ``results[convention][policy]``.
+        ``results[convention][policy]``; of a policy that draws, with the first seed.
+    replicas : dict
+        ``replicas[convention][policy]`` of the policies that draw: one result per seed.
+    seeds : tuple of int
     seconds : dict of str to float
         Seconds per replay, by "convention/policy"; empty without a clock.
     """
@@ -45,7 +51,19 @@ class PlanReport:
     baselines: tuple[str, ...]
     primary: Convention
     results: dict[Convention, dict[str, ReplayResult]]
+    replicas: dict[Convention, dict[str, tuple[ReplayResult, ...]]]
+    seeds: tuple[int, ...]
     seconds: dict[str, float]
+
+    def runs(self, policy: str, convention: Convention) -> tuple[ReplayResult, ...]:
+        """Return all results of a policy: one per seed where it draws, else one."""
+        return self.replicas[convention].get(policy) or (self.results[convention][policy],)
+
+    def mean(
+        self, policy: str, convention: Convention, value: Callable[[ReplayResult], float]
+    ) -> Interval:
+        """Return a figure of a policy: its mean over seeds, with a 95 % interval if it draws."""
+        return interval([value(result) for result in self.runs(policy, convention)])
 
     def result(self, policy: str, convention: Convention | None = None) -> ReplayResult:
         """Return one result, of the primary convention when none is named."""
@@ -56,11 +74,10 @@ class PlanReport:
     ) -> float | None:
         """Return the ratio of ``usd_total``: baseline over policy (the main one by default).
 
-        ``None`` where the policy costs nothing.
+        Means over seeds where a policy draws; ``None`` where the policy costs nothing.
         """
-        of = self.results[convention]
-        usd = of[policy or self.policy].usd_total
-        return of[baseline].usd_total / usd if usd else None
+        usd = self.mean(policy or self.policy, convention, _usd_total).mean
+        return self.mean(baseline, convention, _usd_total).mean / usd if usd else None
 
     def __iter__(self) -> Iterator[tuple[Convention, str, ReplayResult]]:
         for convention, by_policy in self.results.items():
@@ -78,6 +95,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     placer: PlacerParams = _PLACER,
     colocated_factor: float = 1.0,
     durations: Convention = "work",
+    seeds: Sequence[int] = (0,),
     check: bool = True,
     progress: Progress | None = None,
     clock: Clock | None = None,
@@ -97,6 +115,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         co-located job over its solo time.
     durations : {"work", "wallclock"}
         Which convention's plan to keep; figures are computed for both.
+    seeds : sequence of int
+        Seeds of policies that draw (``random``): one replay each.
     check : bool
         Check every version of every group as it is made, and the whole plan at the end.
     progress : callable, optional
@@ -111,7 +131,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     Raises
     ------
     InputError
-        For an unknown policy or convention, or a trace with one-step jobs.
+        For an unknown policy or convention, no seed, or a trace with one-step jobs.
     InfeasibleError
         When a job cannot run even alone.
     CheckError
@@ -130,33 +150,42 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     for name in names:
         require_policy(name)
     require_convention(durations)
+    if not seeds:
+        raise InputError("Expected at least one seed, got none.")
     options = PolicyOptions(
         cluster=cluster,
         limits=limits,
         placer=placer,
         colocated_factor=colocated_factor,
+        seed=seeds[0],
         clock=clock,
     )
     results: dict[Convention, dict[str, ReplayResult]] = {}
+    replicas: dict[Convention, dict[str, tuple[ReplayResult, ...]]] = {}
     seconds: dict[str, float] = {}
     for convention in DURATION_CONVENTIONS:
-        results[convention] = {}
+        results[convention], replicas[convention] = {}, {}
         for name in names:
             label = f"{convention}/{name}"
             began = clock() if clock else 0.0
-            result = replay(
-                trace.jobs,
-                name,
-                options,
-                convention=convention,
-                check=check,
-                progress=None if progress is None else _labelled(progress, label),
-            )
+            draws = make_policy(name, options).uses_seed
+            runs = []
+            for seed in seeds if draws else seeds[:1]:
+                result = replay(
+                    trace.jobs,
+                    name,
+                    dataclasses.replace(options, seed=seed),
+                    convention=convention,
+                    check=check,
+                    progress=None if progress is None else _labelled(progress, label),
+                )
+                keep = (convention, name, seed) == (durations, policy, seeds[0])
+                runs.append(result if keep else result.without_plan())
             if clock:
                 seconds[label] = clock() - began
-            if (convention, name) != (durations, policy):
-                result = result.without_plan()
-            results[convention][name] = result
+            results[convention][name] = runs[0]
+            if draws:
+                replicas[convention][name] = tuple(runs)
     return PlanReport(
         trace=trace,
         options=options,
@@ -164,8 +193,14 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         baselines=names[1:],
         primary=durations,
         results=results,
+        replicas=replicas,
+        seeds=tuple(seeds),
         seconds=seconds,
     )
+
+
+def _usd_total(result: ReplayResult) -> float:
+    return result.usd_total
 
 
 def _labelled(progress: Progress, label: str) -> Callable[[int, int], None]:

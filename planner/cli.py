@@ -22,6 +22,7 @@ from planner.terminal import EXIT_FAILED, Reporter, guarded
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from instances.coefficients import Coefficients
     from instances.hardware import Cluster
     from instances.jobs import JobTable
     from instances.trace import Trace
@@ -67,7 +68,13 @@ ClusterOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every random draw.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+CoefficientsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--coefficients", metavar="TOML", help="Of the phase estimator: train_mfu = 0.4, ..."
+    ),
+]
 
 
 def _cluster(path: Path | None) -> Cluster:
@@ -78,6 +85,12 @@ def _cluster(path: Path | None) -> Cluster:
     from instances.cluster_file import read_cluster
 
     return read_cluster(path)
+
+
+def _coefficients(path: Path | None) -> Coefficients:
+    from instances.coefficients import DEFAULT_COEFFICIENTS, read_coefficients
+
+    return DEFAULT_COEFFICIENTS if path is None else read_coefficients(path)
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -128,8 +141,8 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     estimated = trace.jobs.estimated_columns()
     if estimated:
         out.append(
-            f"estimated from model_b by defaults, not measured: {', '.join(estimated)}. "
-            f"Give these columns to replace the estimates."
+            f"estimated, not measured: {', '.join(estimated)}. Give these columns to replace the "
+            f"estimates; --strict refuses them."
         )
     for convention, policy, result in report:
         peak = result.link_utilisation["peak"]
@@ -156,7 +169,9 @@ def plan(
             show_default=False,
         ),
     ],
-    policy: Annotated[str, typer.Option("--policy", help="weave, solo or colocated.")] = "weave",
+    policy: Annotated[
+        str, typer.Option("--policy", help="weave, solo, colocated, random or most-idle.")
+    ] = "weave",
     baselines: Annotated[
         str, typer.Option("--baselines", metavar="A,B", help="Policies to set beside it.")
     ] = "",
@@ -191,6 +206,14 @@ def plan(
         float,
         typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
     ] = 1.0,
+    seed: SeedOption = 0,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Seeds of policies that draw (random).")
+    ] = 5,
+    coefficients: CoefficientsOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a trace with estimated values.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write plan.json, jobs.csv, timeline.csv."),
@@ -212,7 +235,7 @@ def plan(
     model_b or state, switch and sync columns. Costs are $/h of all nodes held, mean over time.
     """
     from instances.plan import Limits
-    from instances.trace import read_trace
+    from instances.trace import read_trace, refuse_estimates
     from planner.api import plan_trace
     from planner.out_files import PLAN_FILES, require_writable, write_plan_files
     from planner.placer import PlacerParams
@@ -233,7 +256,9 @@ def plan(
     if not check:
         reporter.warn("--no-check: plans are NOT checked; do not trust these figures.")
     machines = _cluster(cluster)
-    jobs = read_trace(trace, machines)
+    jobs = read_trace(trace, machines, _coefficients(coefficients))
+    if strict:
+        refuse_estimates(jobs.jobs)
     with reporter.progress() as progress:
         report = plan_trace(
             jobs,
@@ -248,6 +273,7 @@ def plan(
             placer=params,
             colocated_factor=colocated_factor,
             durations=durations.value,
+            seeds=range(seed, seed + seeds),
             check=check,
             progress=progress,
             clock=time.perf_counter if timings else None,
@@ -439,6 +465,98 @@ def import_log(
     for line in summary.lines():
         reporter.note(line)
     _write(table, out, force=force, reporter=reporter)
+
+
+# --- profile and reproduce --------------------------------------------------------------
+
+
+@app.command("profile")
+@guarded
+def profile(
+    model_b: Annotated[
+        float, typer.Option("--model-b", help="Parameters, 1e9.", show_default=False)
+    ],
+    max_tokens: Annotated[
+        float, typer.Option("--max-tokens", help="Token limit of a response.", show_default=False)
+    ],
+    prompts_per_step: Annotated[
+        float, typer.Option("--prompts-per-step", help="Prompts of one step.", show_default=False)
+    ],
+    samples_per_prompt: Annotated[
+        float,
+        typer.Option("--samples-per-prompt", help="Responses a prompt.", show_default=False),
+    ],
+    rollout_nodes: Annotated[
+        int, typer.Option("--rollout-nodes", min=1, help="Nodes of the rollout pool.")
+    ] = 1,
+    train_nodes: Annotated[
+        int, typer.Option("--train-nodes", min=1, help="Nodes of the train pool.")
+    ] = 1,
+    cluster: ClusterOption = None,
+    coefficients: CoefficientsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate one job without measurements: phase seconds, state and sync, all estimated.
+
+    A roofline model, calibrated on few published timings (README, "Estimates"): three measured
+    numbers of your job beat it.
+    """
+    from instances.estimate import estimate
+    from planner.document import profile_document
+
+    found = estimate(
+        model_b=model_b,
+        max_tokens=max_tokens,
+        prompts_per_step=prompts_per_step,
+        samples_per_prompt=samples_per_prompt,
+        rollout_nodes=rollout_nodes,
+        train_nodes=train_nodes,
+        cluster=_cluster(cluster),
+        coefficients=_coefficients(coefficients),
+    )
+    if as_json:
+        _print_json(profile_document(found))
+    else:
+        from planner.tables import print_profile
+
+        print_profile(found, _stdout())
+
+
+@app.command("reproduce")
+@guarded
+def reproduce(
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=2, help="Generated traces of each study, seeds 0, 1, ...")
+    ] = 10,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Also time decisions with 2,000 jobs resident.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Set every published figure of the placement study beside ours, with a verdict per row.
+
+    Means over seeds with 95 % intervals, by both duration conventions; no parameter is chosen to
+    hit a number.
+    """
+    from planner.reproduce import reproduce as compare
+
+    with Reporter(quiet=quiet).progress() as progress:
+        rows = compare(
+            seeds=seeds,
+            cluster=_cluster(cluster),
+            progress=progress,
+            clock=time.perf_counter if timings else None,
+        )
+    if as_json:
+        from planner.document import reproduce_document
+
+        _print_json(reproduce_document(rows, seeds))
+    else:
+        from planner.tables import print_reproduce
+
+        print_reproduce(rows, seeds, _stdout())
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -12,10 +13,12 @@ import numpy as np
 
 from instances.checker import CheckReport
 from instances.cluster_file import cluster_to_dict
+from instances.estimate import Estimate
 from instances.plan import Limits, Plan
 from instances.trace import Trace
 from planner.api import PlanReport
 from planner.replay import Convention, ReplayResult
+from planner.reproduce import Row
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -25,6 +28,8 @@ __all__ = [
     "inputs_document",
     "plan_document",
     "policy_document",
+    "profile_document",
+    "reproduce_document",
 ]
 
 SCHEMA_VERSION: Final = 1
@@ -42,6 +47,13 @@ def bound_options(limits: Limits) -> dict[str, int | None]:
     }
 
 
+def _package_versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
 def inputs_document(trace: Trace) -> dict[str, Any]:
     """Return what identifies the input: name, sha256, counts, estimated columns, versions."""
     jobs = trace.jobs
@@ -52,10 +64,7 @@ def inputs_document(trace: Trace) -> dict[str, Any]:
         "async_jobs": len(jobs.where_mode("async")),
         "estimated_columns": list(jobs.estimated_columns()),
         "seed": None,
-        "package_versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in _PACKAGES},
-        },
+        "package_versions": _package_versions(),
     }
 
 
@@ -136,6 +145,8 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
     """Return the whole document of ``plan --json``."""
     options = report.options
     inputs = inputs_document(report.trace)
+    drawn = any(report.replicas.values())
+    inputs["seed"] = list(report.seeds) if drawn else None
     inputs["cluster"] = cluster_to_dict(options.cluster)
     inputs["options"] = {
         "policy": report.policy,
@@ -152,7 +163,10 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
     conventions: dict[Convention, Any] = {}
     for convention, by_policy in report.results.items():
         conventions[convention] = {
-            "policies": {name: policy_document(result) for name, result in by_policy.items()},
+            "policies": {
+                name: policy_document(result) | _over_seeds(report, name, convention)
+                for name, result in by_policy.items()
+            },
             "savings": {name: report.saving(name, convention) for name in report.baselines},
         }
     out: dict[str, Any] = {
@@ -164,6 +178,22 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
     if timings:
         out["timings"] = {"replay_s": report.seconds, "decision_ms": _decision_ms(report)}
     return out
+
+
+def _over_seeds(report: PlanReport, policy: str, convention: Convention) -> dict[str, Any]:
+    """Return ``over_seeds`` of a policy that draws: means with their 95 % intervals."""
+    if policy not in report.replicas[convention]:
+        return {}
+    figures: dict[str, Callable[[ReplayResult], float]] = {
+        "usd_per_hour_mean": lambda r: r.usd_per_hour_mean,
+        "usd_total": lambda r: r.usd_total,
+        "slo_attainment": lambda r: r.slo_attainment,
+        "slo_attainment_worst_period": lambda r: r.slo_attainment_worst_period,
+    }
+    out: dict[str, Any] = {"seeds": list(report.seeds)}
+    for name, value in figures.items():
+        out[name] = dataclasses.asdict(report.mean(policy, convention, value))
+    return {"over_seeds": out}
 
 
 def _decision_ms(report: PlanReport) -> dict[str, dict[str, float]]:
@@ -202,4 +232,28 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
         "peak_nodes": report.peak_nodes,
         "usd_total": plan.usd_total,
         "usd_total_recomputed": _finite(report.usd_total_recomputed),
+    }
+
+
+def profile_document(found: Estimate) -> dict[str, Any]:
+    """Return the document of ``planner profile --json``; every figure is an estimate."""
+    fields = dataclasses.asdict(found)
+    given = ("model_b", "max_tokens", "prompts_per_step", "samples_per_prompt")
+    inputs = (*given, "rollout_nodes", "train_nodes")
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": "profile",
+        "inputs": {name: fields.pop(name) for name in inputs}
+        | {"package_versions": _package_versions()},
+        "estimated": fields,
+    }
+
+
+def reproduce_document(rows: Sequence[Row], seeds: int) -> dict[str, Any]:
+    """Return the document of ``planner reproduce --json``."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": "reproduce",
+        "inputs": {"seeds": list(range(seeds)), "package_versions": _package_versions()},
+        "rows": [dataclasses.asdict(row) for row in rows],
     }

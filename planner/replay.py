@@ -170,6 +170,7 @@ class ReplayResult:
 
     policy: str
     convention: Convention
+    jobs: JobTable
     cluster: Cluster
     limits: Limits
     plan: Plan | None
@@ -626,6 +627,7 @@ def _result(loop: _Loop) -> ReplayResult:
     return ReplayResult(
         policy=loop.policy.name,
         convention=loop.convention,
+        jobs=loop.jobs,
         cluster=cluster,
         limits=loop.options.limits,
         plan=plan,

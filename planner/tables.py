@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from planner.api import PlanReport
@@ -9,13 +10,17 @@ from planner.document import bound_usd_work
 from planner.replay import Convention, ReplayResult
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
     from rich.table import Table
 
     from instances.checker import CheckReport
+    from instances.estimate import Estimate
     from instances.plan import Plan
+    from planner.reproduce import Row
 
-__all__ = ["print_check", "print_plan"]
+__all__ = ["print_check", "print_plan", "print_profile", "print_reproduce"]
 
 #: GPU names head a column of figures, which must not be cut at 80 columns.
 _WIDEST_NAMES: Final = 11
@@ -77,22 +82,59 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
         "cost/\nbound",
     ):
         table.add_column(header, justify="right", no_wrap=True)
-    for name, result in report.results[convention].items():
-        gpus_r = result.peak_nodes["rollout"] * cluster.rollout.gpus_per_node
-        gpus_t = result.peak_nodes["train"] * cluster.train.gpus_per_node
-        idle = result.idle_fraction
+    for name in report.results[convention]:
         table.add_row(
-            name,
-            _money(result.usd_per_hour_mean),
-            _money(result.usd_total / 1000),
-            *(_ratio(report.saving(b, convention, name), "x") for b in _compared(report)),
-            f"{gpus_r}+{gpus_t}",
-            _slo(result.slo_attainment),
-            f"{_percent(idle['rollout'])}/{_percent(idle['train'])}",
-            _ratio(result.ratio),
-            style="bold" if name == report.policy else "",
+            *_policy_cells(report, name, convention), style="bold" if name == report.policy else ""
         )
     return table
+
+
+def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list[str]:
+    """Return one row; means over seeds where the policy draws, but the largest peak."""
+    cluster, runs = report.options.cluster, report.runs(name, convention)
+
+    def mean(value: Callable[[ReplayResult], float]) -> float:
+        return report.mean(name, convention, value).mean
+
+    def idle(pool: str) -> str:
+        shares = [result.idle_fraction[pool] for result in runs]
+        known = [share for share in shares if share is not None]
+        return _percent(sum(known) / len(known) if known else None)
+
+    gpus_r = max(r.peak_nodes["rollout"] for r in runs) * cluster.rollout.gpus_per_node
+    gpus_t = max(r.peak_nodes["train"] for r in runs) * cluster.train.gpus_per_node
+    return [
+        name,
+        _money(mean(lambda r: r.usd_per_hour_mean)),
+        _money(mean(lambda r: r.usd_total) / 1000),
+        *(_ratio(report.saving(b, convention, name), "x") for b in _compared(report)),
+        f"{gpus_r}+{gpus_t}",
+        _slo(mean(lambda r: r.slo_attainment)),
+        f"{idle('rollout')}/{idle('train')}",
+        _ratio(runs[0].ratio),
+    ]
+
+
+def _drawn(report: PlanReport) -> list[str]:
+    """Return a sentence per policy that draws: its intervals over seeds."""
+    lines = []
+    for name in sorted({name for by in report.replicas.values() for name in by}):
+        parts = []
+        for convention in report.results:
+            usd = report.mean(name, convention, lambda r: r.usd_per_hour_mean)
+            slo = report.mean(name, convention, lambda r: 100 * r.slo_attainment)
+            if usd.low is None or usd.high is None or slo.low is None or slo.high is None:
+                continue
+            parts.append(
+                f"{convention} ${usd.low:,.0f}-{usd.high:,.0f}/h, SLO {max(slo.low, 0):.0f}-"
+                f"{min(slo.high, 100):.0f} %"
+            )
+        if parts:
+            lines.append(
+                f"{name}: mean over {len(report.seeds)} seeds (largest peak); 95 % intervals: "
+                f"{'; '.join(parts)}."
+            )
+    return lines
 
 
 def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
@@ -161,7 +203,10 @@ def print_plan(report: PlanReport, console: Console) -> None:
         notes.append(
             f"{', '.join(outside)}: outside the rules of a valid plan, not checked, no bound."
         )
-    console.print(" ".join(notes), style="dim", markup=False)
+    estimated = report.trace.jobs.estimated_columns()
+    if estimated:
+        notes.append(f"Estimated inputs, not measured: {', '.join(estimated)}.")
+    console.print(" ".join(notes + _drawn(report)), style="dim", markup=False)
 
 
 def print_check(name: str, plan: Plan, report: CheckReport, console: Console, most: int) -> None:
@@ -181,3 +226,108 @@ def print_check(name: str, plan: Plan, report: CheckReport, console: Console, mo
         console.print(f"- [{violation.rule}] {violation.message}", markup=False)
     if len(report.violations) > most:
         console.print(f"... and {len(report.violations) - most} more.", markup=False)
+
+
+def print_profile(found: Estimate, console: Console) -> None:
+    """Print the estimate of ``planner profile`` with units, labelled."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=f"{found.model_b:g}B, {found.max_tokens:g} tokens, {found.prompts_per_step:g} x "
+        f"{found.samples_per_prompt:g} responses a step (all figures estimated)",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("pool", no_wrap=True)
+    for header in ("nodes", "worst case\ns", "expected\ns", "state\nGB/node", "bound by"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for pool, nodes, worst, expected, state, roof in (
+        (
+            "rollout",
+            found.rollout_nodes,
+            found.rollout_s,
+            found.rollout_expected_s,
+            found.rollout_state_gb,
+            found.rollout_roof,
+        ),
+        (
+            "train",
+            found.train_nodes,
+            found.train_s,
+            found.train_expected_s,
+            found.train_state_gb,
+            found.train_roof,
+        ),
+    ):
+        table.add_row(pool, str(nodes), f"{worst:,.0f}", f"{expected:,.0f}", f"{state:,.0f}", roof)
+    console.print(table)
+    console.print(
+        f"Sync: {found.sync_gb:g} GB, {found.sync_s:.1f} s. Replicas of {found.tensor_parallel} "
+        f"GPUs with room for {found.decode_slots:,.0f} responses at once. In a trace, give the "
+        f"columns model_b, max_tokens, prompts_per_step and samples_per_prompt and leave "
+        f"rollout_s and train_s out.",
+        markup=False,
+    )
+
+
+def _ours(row: Row, convention: Convention) -> str:
+    """Return mean and interval of a row under one convention."""
+    found = row.ours.get(convention)
+    if found is None:
+        return "-"
+    digits = 2 if abs(found.mean) < 10 else 1 if abs(found.mean) < 100 else 0
+    mean = f"{found.mean:,.{digits}f}"
+    if found.low is None or found.high is None or found.low == found.high:
+        return mean
+    return f"{mean} ±{(found.high - found.low) / 2:,.{digits}f}"
+
+
+def print_reproduce(rows: Sequence[Row], seeds: int, console: Console) -> None:
+    """Print the table of ``planner reproduce`` and, numbered, why rows differ."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from planner.reproduce import AGREES, DIFFERS, NOT_COMPARED
+
+    short = {AGREES: "agrees", DIFFERS: "differs", NOT_COMPARED: "-"}
+    table = Table(
+        title=f"Published figures beside ours: mean of {seeds} seeds ± half of the 95 % interval",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("figure")
+    table.add_column("published", justify="right")
+    for convention in ("work", "wallclock"):
+        table.add_column(f"ours,\n{convention}", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    reasons: dict[str, int] = {}
+    study = ""
+    for row in rows:
+        if row.study != study:
+            study = row.study
+            table.add_row(study, style="bold")
+        note = ""
+        if row.why:
+            note = f" ({reasons.setdefault(row.why, len(reasons) + 1)})"
+        table.add_row(
+            f"  {row.item}",
+            f"{row.published} {row.unit}".strip(),
+            _ours(row, "work"),
+            _ours(row, "wallclock"),
+            short[row.verdict] + note,
+        )
+    console.print(table)
+    console.print(
+        "agrees: within the interval by one convention at least; differs, -: for the reason given "
+        "(- cannot be compared).",
+        style="dim",
+        markup=False,
+    )
+    for reason, number in reasons.items():
+        console.print(f"({number}) {reason}.", markup=False)
