@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.hardware import DEFAULT_CLUSTER
-from models.period import GroupShape
-from planner.group_state import GroupState, Pins
+from models.group_shape import GroupShape, Pins
+from planner.group_state import GroupState
 
 __all__ = ["ABSENT", "FleetState", "NodeTable", "Slot"]
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 
 from instances.jobs import Job
 from instances.plan import GroupVersion, JobPlacement
-from models.period import GroupShape, Starts
+from models.group_shape import GroupShape, Pins, Starts
 
 __all__ = ["GroupState"]
-
-Pins = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

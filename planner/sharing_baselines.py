@@ -20,8 +20,9 @@ from dataclasses import replace
 import numpy as np
 
 from instances.jobs import Job
+from models.group_shape import Pins
 from models.period import construct
-from planner.group_state import GroupState, Pins
+from planner.group_state import GroupState
 from planner.placer import AdmissionKind, require_feasible_alone
 from planner.policy import Change, PolicyOptions
 

@@ -1,0 +1,234 @@
+"""What a replay found: one record a job, a timeline, and the figures of design section 11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from instances.hardware import Cluster
+from instances.jobs import Job, JobTable
+from instances.plan import Limits, Plan
+
+__all__ = ["Convention", "JobRecord", "ReplayResult", "Timeline"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Convention = Literal["work", "wallclock"]
+
+_HOUR_S: Final = 3600.0
+#: Relative slack of the SLO on attained times (sums of many intervals).
+_SLO_EPS: Final = 1e-9
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What happened to one job.
+
+    Attributes
+    ----------
+    departure_s : float
+        Seconds of the trace.
+    iterations : float
+        Iterations done during the stay.
+    worst_iteration_s : float
+        Longest mean iteration time of any version of its group, ``max C_g / k``.
+    rollout_node_s, train_node_s : float
+        Its share of its nodes' time: a node's seconds are split evenly among the jobs pinned.
+    admission : str or None
+    group_id : str
+        The group it joined; "dedicated" for async jobs.
+    group_size_max : int
+        Most jobs its group had at once during its stay.
+    """
+
+    job: Job
+    departure_s: float = 0.0
+    iterations: float = 0.0
+    worst_iteration_s: float = 0.0
+    rollout_node_s: float = 0.0
+    train_node_s: float = 0.0
+    admission: str | None = None
+    group_id: str = ""
+    group_size_max: int = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds from arrival to departure."""
+        return self.departure_s - self.job.arrival_s
+
+    @property
+    def slowdown(self) -> float:
+        """Attained slowdown: elapsed time over iterations done x T_j."""
+        return self.elapsed_s / (self.iterations * self.job.solo_s)
+
+    @property
+    def slo_met(self) -> bool:
+        """Whether the attained slowdown is within the SLO."""
+        return self.slowdown <= self.job.slo * (1 + _SLO_EPS)
+
+    @property
+    def worst_within_slo(self) -> bool:
+        """Whether even the worst version's iteration time is within the deadline."""
+        return self.worst_iteration_s <= self.job.deadline_s * (1 + _SLO_EPS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Piecewise constant state, ``(n,)`` arrays; row i holds from ``time_s[i]`` to the next.
+
+    The last row is the moment of the last departure, with nothing running.
+    """
+
+    time_s: FloatArray
+    jobs: IntArray
+    rollout_nodes: IntArray
+    train_nodes: IntArray
+    bound_usd_per_hour: FloatArray
+    sync_gbps: FloatArray
+
+    @property
+    def hours(self) -> FloatArray:
+        """Length of each row but the last, hours, ``(n - 1,)``."""
+        out: FloatArray = np.diff(self.time_s) / _HOUR_S
+        return out
+
+    def mean(self, values: npt.NDArray[np.generic]) -> float:
+        """Return the time average of a column over the horizon."""
+        total = float(self.hours.sum())
+        return float(np.dot(values[:-1], self.hours)) / total if total else 0.0
+
+    def quantile(self, values: IntArray, share: float) -> int:
+        """Return the least N with ``values <= N`` for ``share`` of the horizon."""
+        order = np.argsort(values[:-1], kind="stable")
+        covered = np.cumsum(self.hours[order])
+        if not covered.size:
+            return 0
+        position = int(np.searchsorted(covered, share * covered[-1] * (1 - 1e-12)))
+        return int(values[:-1][order][min(position, len(order) - 1)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """One policy under one convention: plan, records, timeline and accounts.
+
+    Attributes
+    ----------
+    plan : Plan or None
+        Dropped (``None``) where nobody will ask for it: plans are large.
+    usd_total, dedicated_usd_total : float
+        Price of all nodes over the horizon, $, and the part held by async jobs.
+    bound_usd_total : float
+        The snapshot bound integrated over the policy's own timeline, $.
+    admission : dict of str to int or None
+        Jobs by kind of admission; ``None`` where meaningless.
+    run_node_s : dict of str to float
+        Node-seconds in which a phase runs (no switch, no sync), by pool.
+    promises_valid : bool
+        Whether the policy's plans are to satisfy section 3, so that bounds concern it.
+    checked : bool
+        Whether every version passed the checker.
+    breaches : dict of str to int
+        Of a policy that promises nothing: rules broken, by count over versions.
+    decision_s : tuple of float
+        Seconds of each decision, when a clock was given.
+    """
+
+    policy: str
+    convention: Convention
+    jobs: JobTable
+    cluster: Cluster
+    limits: Limits
+    plan: Plan | None
+    records: tuple[JobRecord, ...]
+    timeline: Timeline
+    usd_total: float
+    dedicated_usd_total: float
+    bound_usd_total: float
+    bound_method: str
+    admission: dict[str, int] | None
+    run_node_s: dict[str, float]
+    promises_valid: bool
+    checked: bool
+    breaches: dict[str, int]
+    decision_s: tuple[float, ...] = ()
+
+    def without_plan(self) -> ReplayResult:
+        """Return the figures alone: plans are large."""
+        return replace(self, plan=None)
+
+    @property
+    def horizon_h(self) -> float:
+        """Hours from the first arrival to the last departure."""
+        return float(self.timeline.time_s[-1] - self.timeline.time_s[0]) / _HOUR_S
+
+    @property
+    def usd_per_hour_mean(self) -> float:
+        """Mean price, $/h."""
+        return self.usd_total / self.horizon_h
+
+    @property
+    def ratio(self) -> float | None:
+        """Cost over bound; ``None`` where no bound concerns the policy, or all is free."""
+        if not self.promises_valid or not self.bound_usd_total:
+            return None
+        return self.usd_total / self.bound_usd_total
+
+    @property
+    def node_hours(self) -> dict[str, float]:
+        """Provisioned node-hours by pool."""
+        line = self.timeline
+        return {
+            "rollout": float(np.dot(line.rollout_nodes[:-1], line.hours)),
+            "train": float(np.dot(line.train_nodes[:-1], line.hours)),
+        }
+
+    @property
+    def peak_nodes(self) -> dict[str, int]:
+        """Most nodes at once, each pool at its own peak."""
+        line = self.timeline
+        return {"rollout": int(line.rollout_nodes.max()), "train": int(line.train_nodes.max())}
+
+    @property
+    def p95_nodes(self) -> dict[str, int]:
+        """Least N with provisioned nodes <= N for 95 % of the horizon, by pool."""
+        line = self.timeline
+        return {
+            "rollout": line.quantile(line.rollout_nodes, 0.95),
+            "train": line.quantile(line.train_nodes, 0.95),
+        }
+
+    @property
+    def idle_fraction(self) -> dict[str, float | None]:
+        """1 - run node-seconds (no switch, no sync) / provisioned node-seconds, by pool."""
+        hours = self.node_hours
+        return {
+            pool: 1 - self.run_node_s[pool] / (_HOUR_S * hours[pool]) if hours[pool] else None
+            for pool in ("rollout", "train")
+        }
+
+    @property
+    def slo_attainment(self) -> float:
+        """Share of jobs whose attained slowdown is within their SLO."""
+        return sum(r.slo_met for r in self.records) / len(self.records)
+
+    @property
+    def slo_attainment_worst_period(self) -> float:
+        """Share of jobs whose worst iteration time is within their deadline."""
+        return sum(r.worst_within_slo for r in self.records) / len(self.records)
+
+    @property
+    def links(self) -> int:
+        """Links between the clusters that utilisation is measured against."""
+        peak = self.peak_nodes
+        return self.cluster.links.count(peak["rollout"], peak["train"])
+
+    @property
+    def link_utilisation(self) -> dict[str, float]:
+        """Sync traffic over the capacity of all links, mean and peak over time."""
+        capacity = self.links * self.cluster.links.inter_gbps
+        line = self.timeline
+        peak = float(line.sync_gbps.max(initial=0.0))
+        return {"mean": line.mean(line.sync_gbps) / capacity, "peak": peak / capacity}
