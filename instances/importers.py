@@ -30,7 +30,8 @@ from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.profiles import Stays, build_jobs, draw_phases, require_profile
-from instances.trace_io import CsvText, decompress, read_bytes
+from instances.trace_files import decompress, read_bytes
+from instances.trace_io import CsvText
 from instances.trace_rules import Fault, RawTable
 
 __all__ = ["IMPORTERS", "ImportSummary", "import_generic", "import_philly"]

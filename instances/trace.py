@@ -24,17 +24,14 @@ from instances.coefficients import DEFAULT_COEFFICIENTS, Coefficients
 from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster, NodeType
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
-from instances.trace_io import (
-    CsvText,
+from instances.trace_files import (
     decompress,
-    jsonl_table,
     optional_module,
-    parquet_table,
     read_bytes,
     split_suffix,
-    table_from_frame,
     zstd_module,
 )
+from instances.trace_io import CsvText, jsonl_table, parquet_table, table_from_frame
 from instances.trace_rules import PHASES, jobs_from_table
 from instances.trace_table import (
     ESTIMABLE,

@@ -1,4 +1,4 @@
-"""Files and tables to :class:`~instances.trace_rules.RawTable`, and bytes to files.
+"""CSV, JSON Lines, Parquet and data frames to :class:`~instances.trace_table.RawTable`.
 
 Line numbers are those of an editor: a cell with a line break in quotes counts all its
 lines, and wholly empty lines carry no row but are counted.
@@ -7,22 +7,20 @@ lines, and wholly empty lines carry no row but are counted.
 from __future__ import annotations
 
 import csv
-import gzip
 import importlib
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from instances.errors import InputError
+from instances.trace_files import optional_module, utf8_text
 from instances.trace_table import (
     MAX_SHOWN,
     NUMBER_COLUMNS,
@@ -38,122 +36,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "SUFFIXES",
     "CsvText",
-    "decompress",
     "jsonl_table",
-    "optional_module",
     "parquet_table",
-    "read_bytes",
-    "split_suffix",
     "table_from_frame",
-    "zstd_module",
 ]
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-SUFFIXES: Final = (
-    *(base + packed for base in (".csv", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst")),
-    ".parquet",
-)
-_BOM: Final = b"\xef\xbb\xbf"
 _CHUNK: Final = 1 << 23
 _JSON_BLOCK: Final = 5_000
-
-
-# -- files and compression -----------------------------------------------------------------
-
-
-def split_suffix(path: str | Path) -> tuple[str, str]:
-    """Return the format (``csv``, ``jsonl`` or ``parquet``) and compression of a path."""
-    name = Path(path).name
-    found = next((s for s in SUFFIXES if name.lower().endswith(s)), None)
-    if found is None:
-        raise InputError(f"{name}: Expected a file name ending in {', '.join(SUFFIXES)}.")
-    base, _, packed = found[1:].partition(".")
-    return ("jsonl" if base == "ndjson" else base), packed
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """Return the bytes of a file, or raise an InputError that names it."""
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}.") from error
-
-
-def optional_module(names: Sequence[str], what: str, extra: str) -> Any:
-    """Import the first of ``names`` that is installed, or say which extra brings it."""
-    for name in names:
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    raise InputError(
-        f"{what} needs the package {names[-1]}, which is not installed: "
-        f"install the extra '{extra}'."
-    )
-
-
-def zstd_module() -> Any:
-    """Return the zstd module of the standard library (Python 3.14) or zstandard."""
-    return optional_module(("compression.zstd", "zstandard"), "A .zst file", "zstd")
-
-
-def decompress(data: bytes, packed: str, source: str) -> bytes:
-    """Undo ``gz``, ``zst`` or no compression; a broken stream is an InputError."""
-    if not packed:
-        return data
-    module = zstd_module() if packed == "zst" else gzip
-    broken: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-    if packed == "zst":
-        broken = (EOFError, module.ZstdError)
-    try:
-        if module.__name__ == "zstandard":
-            return _unpack_frames(data, module)
-        return bytes(module.decompress(data))
-    except broken as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(f"{source}: Not a whole .{packed} file: {reason}.") from error
-
-
-def _unpack_frames(data: bytes, zstandard: Any) -> bytes:
-    parts = []
-    rest = data
-    while True:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        parts.append(frame.decompress(rest))
-        if not frame.eof:
-            raise EOFError("the file ends inside a frame")
-        rest = frame.unused_data
-        if not rest:
-            return b"".join(parts)
-
-
-def _check_text(data: bytes, source: str) -> None:
-    """Refuse bytes that are not UTF-8 text."""
-    nul = data.find(b"\0")
-    if nul >= 0:
-        line = data.count(b"\n", 0, nul) + 1
-        raise InputError(f"{source}: Not a text file: NUL byte in line {line}.")
-    if data.isascii():
-        return
-    start = 0
-    while start < len(data):
-        stop = min(start + _CHUNK, len(data))
-        while stop < len(data) and data[stop] & 0xC0 == 0x80 and stop > start + _CHUNK - 4:
-            stop -= 1
-        try:
-            data[start:stop].decode("utf-8")
-        except UnicodeDecodeError as error:
-            at = start + error.start
-            line = data.count(b"\n", 0, at) + 1
-            raise InputError(
-                f"{source}: Not UTF-8 text: byte 0x{data[at]:02x} in line {line}. "
-                "Save the file as UTF-8."
-            ) from error
-        start = stop
 
 
 # -- CSV -----------------------------------------------------------------------------------
@@ -264,9 +157,8 @@ class CsvText:
     """One CSV text: scanned once, then read as typed columns or as raw text."""
 
     def __init__(self, data: bytes, source: str) -> None:
-        _check_text(data, source)
         self.source = source
-        self.data = data[len(_BOM) :] if data.startswith(_BOM) else data
+        self.data = utf8_text(data, source)
         self.records = _scan(self.data, source)
         if self.data.count(b"\r") != self.data.count(b"\r\n"):
             # pandas loses an empty first cell after a line that ends in a carriage return.
@@ -475,8 +367,7 @@ def jsonl_table(data: bytes, source: str, *, typed: bool) -> RawTable | None:
     With ``typed``, known numbers are kept as floats only, and None is returned where a cell
     resists; without it, every cell is kept as it stands.
     """
-    _check_text(data, source)
-    data = data[len(_BOM) :] if data.startswith(_BOM) else data
+    data = utf8_text(data, source)
     log = FaultLog()
     rows: list[int] = []
     parts: dict[str, list[Column]] = {}

@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[tuple[str | Path, ...], tuple[str, ...]]] = {
         ("generate", "profiles", "--kind", "blanced", "--out", "x.csv"),
         ("Did you mean 'balanced'?",),
     ),
-    "seed": (("generate", "production", "--seed", "-1", "--out", "x.csv"), ("seed >= 0",)),
+    "seed": (("generate", "production", "--seed", "-1", "--out", "x.csv"), ("--seed",)),
     "no jobs": (("generate", "production", "--jobs", "0", "--out", "x.csv"), ("--jobs",)),
 }  # fmt: skip
 
