@@ -59,11 +59,15 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Jobs read from a file: its name without folders and the sha256 of its bytes."""
+    """Jobs read from a file: its name without folders and the sha256 of its bytes.
+
+    ``coefficients`` are those that estimated phase seconds, where any were.
+    """
 
     name: str
     sha256: str
     jobs: JobTable
+    coefficients: Coefficients = DEFAULT_COEFFICIENTS
 
 
 def read_trace(
@@ -112,7 +116,7 @@ def read_trace(
     else:
         read = CsvText(data, source).table if kind == "csv" else partial(jsonl_table, data, source)
         jobs = _jobs_from_text(read, cluster, coefficients)
-    return Trace(name=source, sha256=sha256, jobs=jobs)
+    return Trace(name=source, sha256=sha256, jobs=jobs, coefficients=coefficients)
 
 
 def _jobs_from_text(

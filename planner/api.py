@@ -59,6 +59,11 @@ class PlanReport:
         """Return all results of a policy: one per seed where it draws, else one."""
         return self.replicas[convention].get(policy) or (self.results[convention][policy],)
 
+    def most_nodes(self, policy: str, convention: Convention) -> dict[str, int]:
+        """Return the peak of each pool, the largest over seeds where the policy draws."""
+        peaks = [result.peak_nodes for result in self.runs(policy, convention)]
+        return {pool: max(peak[pool] for peak in peaks) for pool in ("rollout", "train")}
+
     def mean(
         self, policy: str, convention: Convention, value: Callable[[ReplayResult], float]
     ) -> Interval:
@@ -150,8 +155,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     for name in names:
         require_policy(name)
     require_convention(durations)
-    if not seeds:
-        raise InputError("Expected at least one seed, got none.")
+    require_seeds(seeds)
     options = PolicyOptions(
         cluster=cluster,
         limits=limits,
@@ -197,6 +201,12 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         seeds=tuple(seeds),
         seconds=seconds,
     )
+
+
+def require_seeds(seeds: Sequence[int]) -> None:
+    """Raise InputError unless there are seeds, all different, none negative."""
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise InputError(f"Expected distinct seeds >= 0, at least one, got {list(seeds)}.")
 
 
 def _usd_total(result: ReplayResult) -> float:

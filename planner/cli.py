@@ -504,6 +504,7 @@ def profile(
     from instances.estimate import estimate
     from planner.document import profile_document
 
+    machines, reached = _cluster(cluster), _coefficients(coefficients)
     found = estimate(
         model_b=model_b,
         max_tokens=max_tokens,
@@ -511,11 +512,11 @@ def profile(
         samples_per_prompt=samples_per_prompt,
         rollout_nodes=rollout_nodes,
         train_nodes=train_nodes,
-        cluster=_cluster(cluster),
-        coefficients=_coefficients(coefficients),
+        cluster=machines,
+        coefficients=reached,
     )
     if as_json:
-        _print_json(profile_document(found))
+        _print_json(profile_document(found, machines, reached))
     else:
         from planner.tables import print_profile
 
@@ -542,17 +543,18 @@ def reproduce(
     """
     from planner.reproduce import reproduce as compare
 
+    machines = _cluster(cluster)
     with Reporter(quiet=quiet).progress() as progress:
         rows = compare(
             seeds=seeds,
-            cluster=_cluster(cluster),
+            cluster=machines,
             progress=progress,
             clock=time.perf_counter if timings else None,
         )
     if as_json:
         from planner.document import reproduce_document
 
-        _print_json(reproduce_document(rows, seeds))
+        _print_json(reproduce_document(rows, seeds, machines))
     else:
         from planner.tables import print_reproduce
 

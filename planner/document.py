@@ -13,7 +13,9 @@ import numpy as np
 
 from instances.checker import CheckReport
 from instances.cluster_file import cluster_to_dict
+from instances.coefficients import Coefficients
 from instances.estimate import Estimate
+from instances.hardware import Cluster
 from instances.plan import Limits, Plan
 from instances.trace import Trace
 from planner.api import PlanReport
@@ -55,8 +57,12 @@ def _package_versions() -> dict[str, str]:
 
 
 def inputs_document(trace: Trace) -> dict[str, Any]:
-    """Return what identifies the input: name, sha256, counts, estimated columns, versions."""
+    """Return what identifies the input: name, sha256, counts, estimated columns, versions.
+
+    ``coefficients`` are the estimator's where it estimated phases, else null.
+    """
     jobs = trace.jobs
+    phases = {"rollout_s", "train_s"} & set(jobs.estimated_columns())
     return {
         "trace": trace.name,
         "sha256": trace.sha256,
@@ -64,6 +70,7 @@ def inputs_document(trace: Trace) -> dict[str, Any]:
         "async_jobs": len(jobs.where_mode("async")),
         "estimated_columns": list(jobs.estimated_columns()),
         "seed": None,
+        "coefficients": dataclasses.asdict(trace.coefficients) if phases else None,
         "package_versions": _package_versions(),
     }
 
@@ -235,7 +242,9 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
     }
 
 
-def profile_document(found: Estimate) -> dict[str, Any]:
+def profile_document(
+    found: Estimate, cluster: Cluster, coefficients: Coefficients
+) -> dict[str, Any]:
     """Return the document of ``planner profile --json``; every figure is an estimate."""
     fields = dataclasses.asdict(found)
     given = ("model_b", "max_tokens", "prompts_per_step", "samples_per_prompt")
@@ -244,16 +253,24 @@ def profile_document(found: Estimate) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "command": "profile",
         "inputs": {name: fields.pop(name) for name in inputs}
-        | {"package_versions": _package_versions()},
+        | {
+            "cluster": cluster_to_dict(cluster),
+            "coefficients": dataclasses.asdict(coefficients),
+            "package_versions": _package_versions(),
+        },
         "estimated": fields,
     }
 
 
-def reproduce_document(rows: Sequence[Row], seeds: int) -> dict[str, Any]:
+def reproduce_document(rows: Sequence[Row], seeds: int, cluster: Cluster) -> dict[str, Any]:
     """Return the document of ``planner reproduce --json``."""
     return {
         "schema_version": SCHEMA_VERSION,
         "command": "reproduce",
-        "inputs": {"seeds": list(range(seeds)), "package_versions": _package_versions()},
+        "inputs": {
+            "seeds": list(range(seeds)),
+            "cluster": cluster_to_dict(cluster),
+            "package_versions": _package_versions(),
+        },
         "rows": [dataclasses.asdict(row) for row in rows],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,11 @@ def interval(values: Sequence[float]) -> Interval:
     if not len(values):
         raise InputError("Expected at least one value, got none.")
     data = np.asarray(values, dtype=np.float64)
-    mean = float(data.mean())
-    if len(data) < 2:
-        return Interval(mean=mean, low=None, high=None, n=len(data))
+    if data.min() == data.max():  # whose mean a sum might miss by a rounding
+        mean = float(data[0])
+        end = None if len(data) < 2 else mean
+        return Interval(mean=mean, low=end, high=end, n=len(data))
+    mean = math.fsum(data) / len(data)
     from scipy import stats
 
     half = float(stats.t.ppf(0.975, len(data) - 1) * data.std(ddof=1) / np.sqrt(len(data)))

@@ -116,6 +116,10 @@ def _cost_ratio(above: str, below: str) -> Figure:
     ]
 
 
+def _usd_total(policy: str) -> Figure:
+    return _each(policy, lambda r: r.usd_total / 1000)
+
+
 def _peak_gpus(policy: str, pool: str) -> Figure:
     def gpus(result: ReplayResult) -> float:
         node = getattr(result.cluster, pool)
@@ -163,6 +167,11 @@ OTHER: Final = "other"
 
 _PRODUCTION: Final = (
     Published(
+        study=PRODUCTION, item="horizon alone (built in)", published="370.2", low=370.2, high=370.2,
+        unit="h", figure=_each("solo", lambda r: round(r.horizon_h, 1)),
+        why="the generator builds it in for 200 jobs only",
+    ),
+    Published(
         study=PRODUCTION, item="mean duration (built in)", published="27.9", low=27.9, high=27.9,
         unit="h", figure=_trace_mean("duration_s", 1 / 3600),
     ),
@@ -181,6 +190,18 @@ _PRODUCTION: Final = (
     Published(
         study=PRODUCTION, item="colocated cost", published="~710", low=700, high=720, unit="$/h",
         figure=_usd_per_hour("colocated"), why=_NODES_UNKNOWN,
+    ),
+    Published(
+        study=PRODUCTION, item="weave total", published="188.8", low=188.8, high=188.8, unit="k$",
+        figure=_usd_total("weave"), why=_NODES_UNKNOWN,
+    ),
+    Published(
+        study=PRODUCTION, item="solo total", published="347.9", low=347.9, high=347.9, unit="k$",
+        figure=_usd_total("solo"), why=_NODES_UNKNOWN,
+    ),
+    Published(
+        study=PRODUCTION, item="colocated total", published="262.8", low=262.8, high=262.8,
+        unit="k$", figure=_usd_total("colocated"), why=_NODES_UNKNOWN,
     ),
     Published(
         study=PRODUCTION, item="solo over weave", published="1.84", low=1.84, high=1.84, unit="x",
@@ -207,6 +228,10 @@ _PRODUCTION: Final = (
         unit="GPUs", figure=_peak_gpus("solo", "rollout"), why=_NODES_UNKNOWN,
     ),
     Published(
+        study=PRODUCTION, item="colocated peak H800", published="328", low=328, high=328,
+        unit="GPUs", figure=_peak_gpus("colocated", "train"), why=_NODES_UNKNOWN,
+    ),
+    Published(
         study=PRODUCTION, item="admitted directly", published="60.5", low=60.5, high=60.5,
         unit="%", figure=_admitted("direct"), why=_MIX_UNKNOWN,
     ),
@@ -230,6 +255,9 @@ _PRODUCTION: Final = (
     ),
 )  # fmt: skip
 
+_NEEDS_OPTIMUM: Final = (
+    "needs the snapshot optimum (exact methods), not built yet; the volume bound is weaker"
+)
 _RATIO_WHY: Final = (
     "published only against the optimum (this range divides those by weave's own 1.01-1.12), and "
     "as dearer than weave; ours are cheaper, since joining by room alone breaks SLOs and buys few "
@@ -241,16 +269,29 @@ _SIMULATION: Final = (
         unit="h", figure=_trace_mean("duration_s", 1 / 3600),
     ),
     Published(
-        study=SIMULATION, item="weave over optimal", published="1.01-1.12", unit="x",
-        why="needs the snapshot optimum (exact methods), not built yet; the volume bound is weaker",
+        study=SIMULATION, item="longest job (built in)", published="142.9", low=142.9, high=142.9,
+        unit="h", figure=_each("solo", lambda r: round(float(r.jobs.duration_s.max()) / 3600, 1)),
+        why="the generator builds it in from 32 jobs on",
     ),
     Published(
-        study=SIMULATION, item="random over weave", published="1.54-1.98",
+        study=SIMULATION, item="weave over optimal", published="1.01-1.12", unit="x",
+        why=_NEEDS_OPTIMUM,
+    ),
+    Published(
+        study=SIMULATION, item="random over optimal", published="1.72-2.00", unit="x",
+        why=_NEEDS_OPTIMUM,
+    ),
+    Published(
+        study=SIMULATION, item="most-idle over optimal", published="1.38-1.89", unit="x",
+        why=_NEEDS_OPTIMUM,
+    ),
+    Published(
+        study=SIMULATION, item="random over weave (derived)", published="1.54-1.98",
         low=1.72 / 1.12, high=2.00 / 1.01, unit="x", figure=_cost_ratio("random", "weave"),
         why=_RATIO_WHY,
     ),
     Published(
-        study=SIMULATION, item="most-idle over weave", published="1.23-1.87",
+        study=SIMULATION, item="most-idle over weave (derived)", published="1.23-1.87",
         low=1.38 / 1.12, high=1.89 / 1.01, unit="x", figure=_cost_ratio("most-idle", "weave"),
         why=_RATIO_WHY,
     ),
@@ -277,6 +318,7 @@ _NOT_YET: Final = (
     ("drift, SLOs met", "95.6-98.7", "%", _NEEDS_F),
     ("interference", "1.6-9.8", "%", "a property of the hardware; an input here"),
     ("cold switching, throughput lost", "45", "%", _NEEDS_F),
+    ("warm over cold switching", "71.5", "x", "a property of the software; an input here"),
 )
 
 

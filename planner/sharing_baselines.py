@@ -46,12 +46,16 @@ def idle_fraction(state: GroupState) -> float:
 def _least_loaded(
     pins: Iterable[tuple[Job, Pins]], pool: str, gb: float, room_gb: float, width: int
 ) -> list[int]:
-    """Return up to ``width`` nodes with DRAM room for ``gb``, least loaded first, then by id."""
+    """Return up to ``width`` nodes with DRAM room for ``gb``, least loaded first, then by id.
+
+    Loads include switches: whoever joins a node shares it.
+    """
     load: dict[int, float] = {}
     held: dict[int, float] = {}
     for job, nodes in pins:
         for node in nodes:
-            load[node] = load.get(node, 0.0) + getattr(job, f"{pool}_s")
+            seconds = getattr(job, f"{pool}_s") + getattr(job, f"{pool}_switch_s")
+            load[node] = load.get(node, 0.0) + seconds
             held[node] = held.get(node, 0.0) + getattr(job, f"{pool}_state_gb")
     fits = [node for node in load if held[node] + gb <= room_gb + _EPS_GB]
     return sorted(fits, key=lambda node: (load[node], node))[:width]
@@ -84,6 +88,7 @@ class _ByRoom:
 
     def arrive(self, job: Job, now_s: float) -> Change:
         """Pin the job in the chosen group, or open one."""
+        require_feasible_alone(job, self._cluster, self._limits)
         candidates = {}
         for number, state in self._groups.items():
             pins = self._pins(state, job)
@@ -151,7 +156,6 @@ class _ByRoom:
         return rollout, train
 
     def _open(self, job: Job) -> Change:
-        require_feasible_alone(job, self._cluster, self._limits)
         self._created += 1
         state = GroupState.alone(job, self._created)
         self._groups[state.number] = state

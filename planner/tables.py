@@ -101,8 +101,9 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
         known = [share for share in shares if share is not None]
         return _percent(sum(known) / len(known) if known else None)
 
-    gpus_r = max(r.peak_nodes["rollout"] for r in runs) * cluster.rollout.gpus_per_node
-    gpus_t = max(r.peak_nodes["train"] for r in runs) * cluster.train.gpus_per_node
+    peak = report.most_nodes(name, convention)
+    gpus_r = peak["rollout"] * cluster.rollout.gpus_per_node
+    gpus_t = peak["train"] * cluster.train.gpus_per_node
     return [
         name,
         _money(mean(lambda r: r.usd_per_hour_mean)),
@@ -139,7 +140,8 @@ def _drawn(report: PlanReport) -> list[str]:
 
 def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
     """Return the answer in sentences: fleet, price, gap, admission."""
-    cluster, peak, p95 = result.cluster, result.peak_nodes, result.p95_nodes
+    cluster, p95 = result.cluster, result.p95_nodes
+    peak = report.most_nodes(report.policy, result.convention)
     gpus = cluster.rollout.gpus_per_node, cluster.train.gpus_per_node
     names = cluster.rollout.gpu.name, cluster.train.gpu.name
     lines = [

@@ -224,6 +224,7 @@ def test_top_level(mixed: PlanReport) -> None:
         "async_jobs",
         "estimated_columns",
         "seed",
+        "coefficients",
         "package_versions",
         "cluster",
         "options",
