@@ -183,6 +183,7 @@ def production(
         duration_s=duration_ms / 1000,
         rollout_nodes=rollout_nodes,
         train_nodes=train_nodes,
+        extra={"profile_source": (f"synthetic:production:seed={seed}",) * n_jobs},
     )
     return build_jobs(stays, phases, cluster)
 
@@ -309,7 +310,10 @@ def profiles(
         duration_s=_milliseconds(hours, mean_duration_h) / 1000,
         rollout_nodes=np.ones(n_jobs, dtype=np.int64),
         train_nodes=np.ones(n_jobs, dtype=np.int64),
-        extra={"profile": phases.label},
+        extra={
+            "profile": phases.label,
+            "profile_source": (f"synthetic:{kind}:seed={seed}",) * n_jobs,
+        },
     )
     return build_jobs(stays, phases, cluster)
 

@@ -5,7 +5,7 @@ Those are drawn, seeded, from :mod:`instances.profiles`, and the extra column
 ``profile_source`` says so in every row: ``synthetic:<profile>:seed=<n>``. The fields of the
 log are kept as extra text columns (``philly_timestamp``, ``generic_gpu_count``, ...).
 
-Choices of ours: GPU counts are rounded up to whole 8-GPU nodes and both phases get that many
+Choices of ours: GPU counts are rounded up to whole nodes of each pool and both phases get that many
 nodes (``single_node`` makes it one and one); ``duration_s`` is the log's duration; arrival 0 is
 the first job kept. Profiles are drawn for every row of the file and then selected, so a
 job keeps its profile when the window or a filter changes.
@@ -40,7 +40,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-_GPUS_PER_NODE: Final = 8
 _MOST_GPUS: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1)
 _PHILLY_COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
@@ -62,7 +61,7 @@ class ImportSummary:
         ``min_hours``, ``window`` (hours), ``jobs`` (beyond the first n). ``kept`` and these
         sum up to ``rows_read``.
     gpus : mapping of int to (int, int)
-        GPU count -> (nodes of each kind, jobs kept), ascending.
+        GPU count -> (rollout nodes, train nodes, jobs kept), ascending.
     seed : int
         Seed of the profiles.
     profile : str
@@ -75,7 +74,7 @@ class ImportSummary:
     rows_read: int
     kept: int
     dropped: Mapping[str, int]
-    gpus: Mapping[int, tuple[int, int]]
+    gpus: Mapping[int, tuple[int, int, int]]
     seed: int
     profile: str
     window: tuple[str, str]
@@ -84,8 +83,8 @@ class ImportSummary:
         """Return the summary as lines of text."""
         dropped = ", ".join(f"{reason} {rows}" for reason, rows in self.dropped.items())
         gpus = ", ".join(
-            f"{count} GPUs as {nodes}+{nodes} nodes: {jobs}"
-            for count, (nodes, jobs) in self.gpus.items()
+            f"{count} GPUs as {rollout}+{train} nodes: {jobs}"
+            for count, (rollout, train, jobs) in self.gpus.items()
         )
         return (
             f"{self.source}: {self.rows_read} rows read, {self.kept} kept.",
@@ -232,9 +231,10 @@ def _assemble(log: RawTable, read: _Rows, options: _Options) -> tuple[JobTable, 
         )
     rng = np.random.Generator(np.random.PCG64(seed))
     phases = draw_phases(rng, len(log.rows), profile, cluster).take(rows)
-    nodes = -(-gpus[rows] // _GPUS_PER_NODE)
+    pools = (cluster.rollout.gpus_per_node, cluster.train.gpus_per_node)
+    widths = tuple(-(-gpus[rows] // per_node) for per_node in pools)
     if options.single_node:
-        nodes = np.ones(len(rows), dtype=np.int64)
+        widths = (np.ones(len(rows), dtype=np.int64),) * 2
     extra: dict[str, tuple[str, ...]] = {
         "profile": phases.label,
         "profile_source": (f"synthetic:{profile}:seed={seed}",) * len(rows),
@@ -244,8 +244,8 @@ def _assemble(log: RawTable, read: _Rows, options: _Options) -> tuple[JobTable, 
         job_id=tuple(read.job_id[row] for row in rows),
         arrival_s=np.round(arrival_s[rows] - arrival_s[rows[0]], 3),
         duration_s=read.duration_s[rows],
-        rollout_nodes=nodes,
-        train_nodes=nodes,
+        rollout_nodes=widths[0],
+        train_nodes=widths[1],
         extra=extra,
     )
     arrivals = log.cells[read.arrival_column].as_texts()
@@ -255,7 +255,10 @@ def _assemble(log: RawTable, read: _Rows, options: _Options) -> tuple[JobTable, 
         rows_read=len(log.rows),
         kept=len(rows),
         dropped=dropped,
-        gpus={int(c): (int(nodes[i]), int(k)) for c, i, k in zip(counts, first, jobs, strict=True)},
+        gpus={
+            int(c): (int(widths[0][i]), int(widths[1][i]), int(k))
+            for c, i, k in zip(counts, first, jobs, strict=True)
+        },
         seed=seed,
         profile=profile,
         window=(arrivals[rows[0]], arrivals[rows[-1]]),

@@ -48,6 +48,23 @@ FLOAT_FIELDS: Final = (
     "sync_gb",
 )
 INT_FIELDS: Final = ("rollout_nodes", "train_nodes")
+_INFINITY: Final = float("inf")
+#: Field, least value, and whether it must be above it.
+_RANGES: Final = (
+    ("arrival_s", 0, False),
+    ("duration_s", 0, True),
+    ("slo", 1, False),
+    ("rollout_s", 0, True),
+    ("train_s", 0, True),
+    ("sync_s", 0, False),
+    ("rollout_nodes", 1, False),
+    ("train_nodes", 1, False),
+    ("rollout_state_gb", 0, False),
+    ("train_state_gb", 0, False),
+    ("rollout_switch_s", 0, False),
+    ("train_switch_s", 0, False),
+    ("sync_gb", 0, False),
+)
 _NUMBERS: Final = (*FLOAT_FIELDS, *INT_FIELDS)
 #: Known columns that may be absent; ``NaN`` marks an empty cell.
 OPTIONAL_FIELDS: Final = (
@@ -123,6 +140,22 @@ class Job:
         solo = solo_seconds(self.rollout_s, self.train_s, self.sync_s, self.mode)
         object.__setattr__(self, "solo_s", solo)
         object.__setattr__(self, "deadline_s", self.slo * solo)
+
+    def require_valid(self) -> None:
+        """Require what a trace requires of a row: finite numbers, each in its range.
+
+        Raises
+        ------
+        InputError
+            Naming the first field that breaks its rule.
+        """
+        for name, least, above in _RANGES:
+            value = getattr(self, name)
+            if not (least < value < _INFINITY if above else least <= value < _INFINITY):
+                sign = ">" if above else ">="
+                raise InputError(
+                    f"Expected {name} {sign} {least}, got {value!r} (job '{self.job_id}')."
+                )
 
     @property
     def iterations(self) -> float:

@@ -252,6 +252,11 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
         When a key is missing, unknown or of the wrong kind; each fault names its place and
         value, the first 20 are shown and all are counted.
     """
+    if isinstance(data, dict) and "command" in data:
+        raise InputError(
+            f"{source}: Expected a plan.json, as --out writes it, got the document of "
+            f"'{shown(data['command'])[1:-1]} --json'."
+        )
     try:
         record = _Plan.model_validate(data)
     except ValidationError as error:

@@ -61,11 +61,12 @@ __all__ = [
 class Trace:
     """Jobs read from a file: its name without folders and the sha256 of its bytes.
 
-    ``coefficients`` are those that estimated phase seconds, where any were.
+    ``coefficients`` are those that estimated phase seconds, where any were; ``sha256`` is
+    ``None`` for jobs that come from no file.
     """
 
     name: str
-    sha256: str
+    sha256: str | None
     jobs: JobTable
     coefficients: Coefficients = DEFAULT_COEFFICIENTS
 
@@ -162,14 +163,19 @@ def jobs_from_frame(
 
 
 def refuse_estimates(jobs: JobTable) -> None:
-    """Raise unless every cell was given.
+    """Raise unless every cell that a plan depends on was given.
+
+    A ``sync_gb`` beside a given ``sync_s`` is not one: it only feeds link utilisation.
 
     Raises
     ------
     InputError
         Naming each estimated column and how many of its cells are estimates.
     """
-    counts = {name: int(jobs.estimated[name].sum()) for name in jobs.estimated_columns()}
+    masks = {name: jobs.estimated[name] for name in jobs.estimated_columns()}
+    if "sync_gb" in masks:
+        masks["sync_gb"] = masks["sync_gb"] & masks.get("sync_s", np.zeros(len(jobs), np.bool_))
+    counts = {name: int(mask.sum()) for name, mask in masks.items() if mask.any()}
     if counts:
         words = ", ".join(f"{name} ({count} of {len(jobs)})" for name, count in counts.items())
         raise InputError(f"Expected every value to be given, got estimated cells: {words}.")

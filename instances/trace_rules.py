@@ -432,8 +432,10 @@ class _Check:
         no_size = np.isnan(size) & ~self.bad["sync_gb"]
         from_model = no_size & ~np.isnan(self.values["model_b"])
         size[from_model] = sync_gb_of_model(self.values["model_b"][from_model])
-        # A measured sync_s without any size: the size matters only for link utilisation.
-        size[no_size & ~from_model] = 0.0
+        # A measured sync_s without any size: the size that takes as long by the link model. It
+        # matters only for link utilisation.
+        timed = no_size & ~from_model & ~np.isnan(seconds)
+        size[timed] = seconds[timed] / sync_seconds(1.0, self.cluster.links)
         derive = np.isnan(seconds) & ~self.bad["sync_s"]
         seconds[derive] = sync_seconds(size[derive], self.cluster.links)
         self.values["sync_s"], self.values["sync_gb"] = seconds, size

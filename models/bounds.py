@@ -33,7 +33,7 @@ from instances.hardware import Cluster
 from instances.jobs import Job, JobTable
 from instances.plan import Limits
 
-__all__ = ["VOLUME", "VolumeBound", "VolumeSums", "volume"]
+__all__ = ["VOLUME", "VolumeBound", "VolumeSums", "volume", "work_usd"]
 
 VOLUME: Final = "volume"
 #: Sums are rounded up only beyond this many nodes of slack, so round-off never adds a node.
@@ -146,3 +146,23 @@ def volume(jobs: JobTable, cluster: Cluster, limits: Limits) -> VolumeBound:
     for job in jobs:
         sums.add(job)
     return sums.bound()
+
+
+def work_usd(jobs: JobTable, cluster: Cluster) -> float:
+    """Return the least any valid plan can spend on the iterations of a trace, $.
+
+    ``sum_j iterations_j x (p^R a^R_j r_j + p^T a^T_j t_j) / 3600`` with ``p`` the $/h of a node
+    (design section 4): every phase keeps its nodes busy for its run seconds, whatever shares
+    them and however long the stay, so the bound holds under any limits and rates.
+
+    Parameters
+    ----------
+    jobs : JobTable
+        Sync jobs.
+    cluster : Cluster
+    """
+    usd_per_iteration = (
+        cluster.rollout.usd_per_hour * jobs.rollout_nodes * jobs.rollout_s
+        + cluster.train.usd_per_hour * jobs.train_nodes * jobs.train_s
+    ) / 3600.0
+    return math.fsum(jobs.iterations * usd_per_iteration)

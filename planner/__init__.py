@@ -34,8 +34,10 @@ for _package in ("instances", "models"):
     _require_own(_package)
 
 if TYPE_CHECKING:
+    from instances.catalog import catalog_path
     from instances.checker import CheckReport, Violation, check_plan
     from instances.cluster_file import read_cluster
+    from instances.coefficients import Coefficients, read_coefficients
     from instances.errors import (
         CheckError,
         FleetPlannerError,
@@ -43,46 +45,67 @@ if TYPE_CHECKING:
         InputError,
         UnsupportedError,
     )
-    from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, NodeType
+    from instances.estimate import Estimate, estimate
+    from instances.generate import production, profiles
+    from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, ModelDefaults, NodeType
+    from instances.importers import import_generic, import_philly
     from instances.jobs import Job, JobTable
-    from instances.plan import Limits, Plan
+    from instances.plan import GroupVersion, Limits, Plan
     from instances.plan_file import read_plan, write_plan_json
-    from instances.trace import Trace, jobs_from_frame, read_trace, write_trace
+    from instances.trace import Trace, TraceError, jobs_from_frame, read_trace, write_trace
     from planner.api import PlanReport, plan_trace
+    from planner.group_state import GroupState
+    from planner.interval import Interval
     from planner.placer import Decision, Placer, PlacerParams
-    from planner.replay import ReplayResult
+    from planner.replay_result import JobRecord, ReplayResult, Timeline
 
 _HOME = {
+    "catalog_path": "instances.catalog",
     "CheckReport": "instances.checker",
     "Violation": "instances.checker",
     "check_plan": "instances.checker",
     "read_cluster": "instances.cluster_file",
+    "Coefficients": "instances.coefficients",
+    "read_coefficients": "instances.coefficients",
     "CheckError": "instances.errors",
     "FleetPlannerError": "instances.errors",
     "InfeasibleError": "instances.errors",
     "InputError": "instances.errors",
     "UnsupportedError": "instances.errors",
-    "DEFAULT_CLUSTER": "instances.hardware",
+    "Estimate": "instances.estimate",
+    "estimate": "instances.estimate",
+    "production": "instances.generate",
+    "profiles": "instances.generate",
     "Cluster": "instances.hardware",
+    "DEFAULT_CLUSTER": "instances.hardware",
     "GpuType": "instances.hardware",
     "Links": "instances.hardware",
+    "ModelDefaults": "instances.hardware",
     "NodeType": "instances.hardware",
+    "import_generic": "instances.importers",
+    "import_philly": "instances.importers",
     "Job": "instances.jobs",
     "JobTable": "instances.jobs",
+    "GroupVersion": "instances.plan",
     "Limits": "instances.plan",
     "Plan": "instances.plan",
     "read_plan": "instances.plan_file",
     "write_plan_json": "instances.plan_file",
     "Trace": "instances.trace",
+    "TraceError": "instances.trace",
     "jobs_from_frame": "instances.trace",
     "read_trace": "instances.trace",
     "write_trace": "instances.trace",
     "PlanReport": "planner.api",
     "plan_trace": "planner.api",
+    "GroupState": "planner.group_state",
+    "Interval": "planner.interval",
     "Decision": "planner.placer",
     "Placer": "planner.placer",
     "PlacerParams": "planner.placer",
-    "ReplayResult": "planner.replay",
+    "JobRecord": "planner.replay_result",
+    "ReplayResult": "planner.replay_result",
+    "Timeline": "planner.replay_result",
 }
 
 __all__ = [
@@ -90,28 +113,44 @@ __all__ = [
     "CheckError",
     "CheckReport",
     "Cluster",
+    "Coefficients",
     "Decision",
+    "Estimate",
     "FleetPlannerError",
     "GpuType",
+    "GroupState",
+    "GroupVersion",
     "InfeasibleError",
     "InputError",
+    "Interval",
     "Job",
+    "JobRecord",
     "JobTable",
     "Limits",
     "Links",
+    "ModelDefaults",
     "NodeType",
     "Placer",
     "PlacerParams",
     "Plan",
     "PlanReport",
     "ReplayResult",
+    "Timeline",
     "Trace",
+    "TraceError",
     "UnsupportedError",
     "Violation",
+    "catalog_path",
     "check_plan",
+    "estimate",
+    "import_generic",
+    "import_philly",
     "jobs_from_frame",
     "plan_trace",
+    "production",
+    "profiles",
     "read_cluster",
+    "read_coefficients",
     "read_plan",
     "read_trace",
     "write_plan_json",

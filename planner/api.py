@@ -9,6 +9,7 @@ from typing import Final
 
 from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster
+from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import Trace
 from planner.interval import Interval, interval
@@ -91,7 +92,7 @@ class PlanReport:
 
 
 def plan_trace(  # noqa: PLR0913 - one argument per question of the command
-    trace: Trace,
+    trace: Trace | JobTable,
     *,
     policy: str = "weave",
     baselines: Sequence[str] = (),
@@ -109,8 +110,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
 
     Parameters
     ----------
-    trace : Trace
-        From :func:`instances.trace.read_trace`.
+    trace : Trace or JobTable
+        From :func:`read_trace`, or jobs made in Python (:func:`jobs_from_frame`, a generator).
     policy : str
         Main policy; see ``planner.policies.POLICIES``.
     baselines : sequence of str
@@ -151,6 +152,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     >>> round(report.saving("solo", "wallclock"), 2)
     2.0
     """
+    if isinstance(trace, JobTable):
+        trace = Trace(name="jobs", sha256=None, jobs=trace)
     names = tuple(dict.fromkeys((policy, *baselines)))
     for name in names:
         require_policy(name)

@@ -72,7 +72,9 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every ra
 CoefficientsOption = Annotated[
     Path | None,
     typer.Option(
-        "--coefficients", metavar="TOML", help="Of the phase estimator: train_mfu = 0.4, ..."
+        "--coefficients",
+        metavar="TOML",
+        help="Numbers of the phase estimator, such as train_mfu = 0.4.",
     ),
 ]
 
@@ -135,7 +137,8 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
 
     out = []
     for column in trace.jobs.extra:
-        guess = did_you_mean(column, KNOWN_COLUMNS)
+        ours = column.startswith(("philly_", "generic_", "profile"))  # of planner import
+        guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
         if guess:
             out.append(f"column '{column}' is unknown and only carried along.{guess}")
     estimated = trace.jobs.estimated_columns()
@@ -144,6 +147,15 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
             f"estimated, not measured: {', '.join(estimated)}. Give these columns to replace the "
             f"estimates; --strict refuses them."
         )
+    sizes = trace.jobs.optional.get("model_b")
+    points = report.options.cluster.models
+    if sizes is not None and estimated:
+        beyond = (sizes < points[0].model_b) | (sizes > points[-1].model_b)
+        if beyond.any():
+            out.append(
+                f"model_b of {int(beyond.sum())} jobs is outside {points[0].model_b:g}-"
+                f"{points[-1].model_b:g}: state and switches are those of the nearest size."
+            )
     for convention, policy, result in report:
         peak = result.link_utilisation["peak"]
         if peak > 1:
@@ -183,7 +195,12 @@ def plan(
         Objective, typer.Option("--objective", help="What placing a job minimises.")
     ] = Objective.per_hour,
     tie_rule: Annotated[
-        str, typer.Option("--tie-rule", help="Order of equally dear groups; see the README.")
+        str,
+        typer.Option(
+            "--tie-rule",
+            help="Order of equally dear groups: tightest, least-shrink, most-room, "
+            "nearest-deadline, nearest-departure or oldest.",
+        ),
     ] = "tightest",
     max_group_size: Annotated[
         int, typer.Option("--max-group-size", min=0, help="Most jobs in a group; 0: no limit.")
@@ -208,7 +225,10 @@ def plan(
     ] = 1.0,
     seed: SeedOption = 0,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Seeds of policies that draw (random).")
+        int,
+        typer.Option(
+            "--seeds", min=1, help="Replays of policies that draw (random), from --seed on."
+        ),
     ] = 5,
     coefficients: CoefficientsOption = None,
     strict: Annotated[
@@ -290,6 +310,8 @@ def plan(
         from planner.tables import print_plan
 
         print_plan(report, _stdout())
+    if timings and not as_json:
+        reporter.note("--timings shows in --json only.")
     if out is not None:
         reporter.note(f"Wrote {', '.join(PLAN_FILES)} to {out}.")
 
@@ -380,16 +402,24 @@ def generate(
             f"Known generators: {', '.join(GENERATORS)}."
         )
     _require_new(out, force=force)
-    given: dict[str, Any] = {} if jobs is None else {"n_jobs": jobs}
-    if name == "production":
-        given |= {"seed": seed, "gangs": gangs, "concurrent": concurrent}
+    offered = {"production": {"jobs", "seed", "gangs", "concurrent", "cluster"}}
+    offered["profiles"] = {"jobs", "seed", "kind", "cluster"}
+    given: dict[str, Any] = {
+        "jobs": jobs,
+        "seed": seed or None,
+        "gangs": gangs or None,
+        "concurrent": concurrent or None,
+        "kind": None if kind == "mixed" else kind,
+        "cluster": cluster,
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    for key in given:
+        if key not in offered.get(name, set()):
+            raise InputError(f"--{key} does not apply to '{name}'.")
+    if "cluster" in given:
         given["cluster"] = _cluster(cluster)
-    elif name == "profiles":
-        given |= {"seed": seed, "kind": kind, "cluster": _cluster(cluster)}
-    elif jobs is not None:
-        raise InputError(f"'{name}' is a fixed example: --jobs does not apply.")
-    if (gangs and name != "production") or (concurrent and name != "production"):
-        raise InputError("--gangs and --concurrent belong to 'production'.")
+    if "jobs" in given:
+        given["n_jobs"] = given.pop("jobs")
     _write(GENERATORS[name](**given), out, force=force, reporter=Reporter(quiet=quiet))
 
 

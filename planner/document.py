@@ -25,7 +25,6 @@ from planner.reproduce import Row
 __all__ = [
     "SCHEMA_VERSION",
     "bound_options",
-    "bound_usd_work",
     "check_document",
     "inputs_document",
     "plan_document",
@@ -36,7 +35,6 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 _PACKAGES: Final = ("rl-fleet-planner", "numpy", "pandas")
-_HOUR_S: Final = 3600.0
 
 
 def bound_options(limits: Limits) -> dict[str, int | None]:
@@ -73,26 +71,6 @@ def inputs_document(trace: Trace) -> dict[str, Any]:
         "coefficients": dataclasses.asdict(trace.coefficients) if phases else None,
         "package_versions": _package_versions(),
     }
-
-
-def bound_usd_work(result: ReplayResult) -> float:
-    """Return the least any valid plan can spend on the trace's iterations, $.
-
-    ``sum_j iterations_j x 8 (p^R a^R_j r_j + p^T a^T_j t_j) / 3600`` (design section 4): each
-    phase keeps its nodes busy for its seconds, whatever else shares them. Dedicated nodes of
-    async jobs are added as they are.
-    """
-    cluster = result.cluster
-    phases = 0.0
-    for record in result.records:
-        job = record.job
-        if job.mode != "async":
-            usd_per_iteration = (
-                cluster.rollout.usd_per_hour * job.rollout_nodes * job.rollout_s
-                + cluster.train.usd_per_hour * job.train_nodes * job.train_s
-            ) / _HOUR_S
-            phases += job.iterations * usd_per_iteration
-    return phases + result.dedicated_usd_total
 
 
 def _fleet(result: ReplayResult, nodes: dict[str, int]) -> dict[str, Any]:
@@ -142,7 +120,7 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
         out["ratio"] = result.ratio
     else:
         out["trajectory_ratio"] = result.ratio
-        out["bound_usd_total"] = bound_usd_work(result) if within else None
+        out["bound_usd_total"] = result.work_bound_usd_total if within else None
     if not within:
         out["breaches"] = result.breaches
     return out

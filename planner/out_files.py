@@ -65,7 +65,7 @@ def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) ->
         )
     parent = directory.absolute().parent
     if not parent.is_dir():
-        raise InputError(f"Expected the folder {parent} of --out to exist.")
+        raise InputError(f"Expected the folder {parent} of --out to exist. Create it first.")
 
 
 def write_files(directory: Path, writers: Mapping[str, Writer], *, force: bool) -> None:

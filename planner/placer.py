@@ -9,9 +9,11 @@ On arrival of job j, over the groups that could take it:
 
 Saturated groups (bottleneck load >= natural cycle ``max_j T_j``) are skipped. Every candidate
 has first to pass the loads, DRAM and deadlines of old members and new (vectorised, over all
-groups at once), then candidates are ordered by marginal cost, ties by the tie rule, then by
-kind, then by age of the group; the first whose offsets :func:`models.period.construct` finds
-is taken. Nothing is left to chance, and no group is placed without offsets in hand.
+groups at once). Then kind by kind, in the order above, candidates go by marginal cost, ties by
+the tie rule, then by age of the group; the first whose offsets
+:func:`models.period.construct` finds is taken, and the cheapest kind wins. At most
+``max_attempts`` candidates of a kind are tried. Nothing is left to chance, and no group is placed
+without offsets in hand.
 
 Objectives (``PlacerParams.objective``), with ``K_g`` the $/h of group g's nodes:
 
@@ -210,7 +212,7 @@ class Placer:
         Raises
         ------
         InputError
-            When a job of that id is already placed.
+            When a job of that id is already placed, or a number is out of its range.
         UnsupportedError
             For a job whose mode is not ``sync``.
         InfeasibleError
@@ -258,6 +260,7 @@ class Placer:
     def _check(self, job: Job) -> None:
         if job.job_id in self._fleet.slot_of:
             raise InputError(f"Expected a new job, but '{job.job_id}' is already placed.")
+        job.require_valid()
         if job.mode != "sync":
             raise UnsupportedError(
                 f"Job '{job.job_id}' has mode '{job.mode}': the placer takes sync jobs only."

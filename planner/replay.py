@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from instances.checker import check_group, check_plan
+from instances.checker import Violation, check_group, check_plan
 from instances.errors import CheckError, InputError, UnsupportedError, did_you_mean
 from instances.jobs import Job, JobTable
 from instances.plan import DURATION_CONVENTIONS, DedicatedNodes, GroupVersion, Plan
@@ -130,11 +130,22 @@ class _Loop:
         group = self.running.pop(number)
         self.account(group)
         if self.now_s > group.since_s:
-            self.versions.append(group.state.version(group.since_s, self.now_s))
+            self._record(group)
         self.rollout_nodes -= group.rollout_nodes
         self.train_nodes -= group.train_nodes
         self.sync_gbps -= group.sync_gbps
         return group
+
+    def _record(self, group: _Running) -> None:
+        """Keep a version that lasted: what it did to its jobs, and which rules it broke."""
+        version = group.state.version(group.since_s, self.now_s)
+        self.versions.append(version)
+        for record, rate in zip(group.records, group.state.rates, strict=True):
+            record.group_size_max = max(record.group_size_max, len(group.records))
+            each_s = group.state.period_s / rate
+            record.worst_iteration_s = max(record.worst_iteration_s, each_s)
+        if not self.policy.promises_valid:
+            self.breaches.update(v.rule for v in self._violations(version))
 
     def open(self, state: GroupState) -> None:
         """Start a new version of a group at this moment."""
@@ -161,13 +172,10 @@ class _Loop:
         for i, record, rate in zip(members, records, state.rates, strict=True):
             self.home[i] = state.number
             record.group_id = state.group_id
-            record.group_size_max = max(record.group_size_max, len(members))
-            each_s = state.period_s / rate
-            record.worst_iteration_s = max(record.worst_iteration_s, each_s)
             if self.convention == "work":
                 self.stamp[i] += 1
                 left = max(record.job.iterations - record.iterations, 0.0)
-                self.push(self.now_s + left * each_s, _DEPARTURE, i)
+                self.push(self.now_s + left * state.period_s / rate, _DEPARTURE, i)
 
     def apply(self, change: Change) -> None:
         """Put a policy's answer into effect, checking what promises to be valid."""
@@ -176,26 +184,23 @@ class _Loop:
         for state in change.groups:
             if state.number in self.running:
                 self.close(state.number)
-            if self.check or not self.policy.promises_valid:
-                self._check(state)
+            if self.check and self.policy.promises_valid:
+                self._require_valid(state)
             self.open(state)
 
-    def _check(self, state: GroupState) -> None:
-        found = check_group(
-            state.version(self.now_s, self.now_s + state.period_s),
-            self.jobs,
-            self.options.cluster,
-            self.options.limits,
-            index=self.index,
+    def _violations(self, version: GroupVersion) -> list[Violation]:
+        return check_group(
+            version, self.jobs, self.options.cluster, self.options.limits, index=self.index
         )
-        if not found:
-            return
-        if self.policy.promises_valid:
+
+    def _require_valid(self, state: GroupState) -> None:
+        """Refuse an invalid group at once, before anything is built on it."""
+        found = self._violations(state.version(self.now_s, self.now_s + state.period_s))
+        if found:
             first = "; ".join(v.message for v in found[:3])
             raise CheckError(
                 f"Policy {self.policy.name} made an invalid plan at {self.now_s:.1f} s: {first}"
             )
-        self.breaches.update(v.rule for v in found)
 
     # -- events -------------------------------------------------------------------------
 
@@ -239,8 +244,6 @@ class _Loop:
         record.iterations = seconds / job.solo_s
         record.rollout_node_s = seconds * job.rollout_nodes
         record.train_node_s = seconds * job.train_nodes
-        self.run_rollout_s += record.iterations * job.rollout_s * job.rollout_nodes
-        self.run_train_s += record.iterations * job.train_s * job.train_nodes
         self._hold_dedicated(job, -1)
         self.dedicated.append(
             DedicatedNodes(
@@ -271,7 +274,7 @@ class _Loop:
             self.rollout_nodes,
             self.train_nodes,
             bound_usd_per_hour,
-            self.sync_gbps,
+            self.sync_gbps if self.present else 0.0,
         )
         if self.rows and self.rows[-1][0] == self.now_s:
             self.rows[-1] = values

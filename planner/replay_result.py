@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from instances.hardware import Cluster
 from instances.jobs import Job, JobTable
 from instances.plan import Limits, Plan
+from models.bounds import work_usd
 
 __all__ = ["Convention", "JobRecord", "ReplayResult", "Timeline"]
 
@@ -171,10 +173,25 @@ class ReplayResult:
 
     @property
     def ratio(self) -> float | None:
-        """Cost over bound; ``None`` where no bound concerns the policy, or all is free."""
-        if not self.promises_valid or not self.bound_usd_total:
+        """Cost over bound of the jobs that may share, dedicated nodes left out of both.
+
+        ``None`` where no bound concerns the policy, or there is nothing to pay for.
+        """
+        bound = self.bound_usd_total - self.dedicated_usd_total
+        if not self.promises_valid or bound <= 0:
             return None
-        return self.usd_total / self.bound_usd_total
+        return (self.usd_total - self.dedicated_usd_total) / bound
+
+    @property
+    def work_bound_usd_total(self) -> float:
+        """Least any valid plan can spend on the trace's iterations, dedicated nodes added, $."""
+        sharing = self.jobs.take(self.jobs.where_mode("sync"))
+        return work_usd(sharing, self.cluster) + self.dedicated_usd_total
+
+    @property
+    def _sharing(self) -> list[JobRecord]:
+        """Records of the jobs that may share: async jobs are counted apart."""
+        return [record for record in self.records if record.job.mode != "async"]
 
     @property
     def node_hours(self) -> dict[str, float]:
@@ -202,22 +219,30 @@ class ReplayResult:
 
     @property
     def idle_fraction(self) -> dict[str, float | None]:
-        """1 - run node-seconds (no switch, no sync) / provisioned node-seconds, by pool."""
-        hours = self.node_hours
+        """1 - run node-seconds (no switch, no sync) / provisioned node-seconds, by pool.
+
+        Dedicated nodes of async jobs are left out; ``None`` for a pool without others.
+        """
+        held_s = {
+            "rollout": math.fsum(record.rollout_node_s for record in self._sharing),
+            "train": math.fsum(record.train_node_s for record in self._sharing),
+        }
         return {
-            pool: 1 - self.run_node_s[pool] / (_HOUR_S * hours[pool]) if hours[pool] else None
-            for pool in ("rollout", "train")
+            pool: 1 - self.run_node_s[pool] / seconds if seconds else None
+            for pool, seconds in held_s.items()
         }
 
     @property
     def slo_attainment(self) -> float:
-        """Share of jobs whose attained slowdown is within their SLO."""
-        return sum(r.slo_met for r in self.records) / len(self.records)
+        """Share of jobs whose attained slowdown is within their SLO, async jobs left out."""
+        jobs = self._sharing
+        return sum(r.slo_met for r in jobs) / len(jobs) if jobs else 1.0
 
     @property
     def slo_attainment_worst_period(self) -> float:
-        """Share of jobs whose worst iteration time is within their deadline."""
-        return sum(r.worst_within_slo for r in self.records) / len(self.records)
+        """Share of jobs whose worst iteration time is within their deadline, async left out."""
+        jobs = self._sharing
+        return sum(r.worst_within_slo for r in jobs) / len(jobs) if jobs else 1.0
 
     @property
     def links(self) -> int:

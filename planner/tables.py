@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from models.bounds import VOLUME
 from planner.api import PlanReport
-from planner.document import bound_usd_work
 from planner.replay import Convention, ReplayResult
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
         names = "roll.+train"
     for header in (
         "$/h\nmean",
-        "k$\ntotal",
+        "k$\ntotal" if _in_thousands(report) else "$\ntotal",
         *(f"vs\n{baseline}" for baseline in _compared(report)),
         f"peak GPUs\n{names}",
         "SLO\nmet",
@@ -89,9 +89,15 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
     return table
 
 
+def _in_thousands(report: PlanReport) -> bool:
+    """Return whether totals are shown in k$: when the largest has five digits or more."""
+    return max(result.usd_total for _, _, result in report) >= 10_000
+
+
 def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list[str]:
     """Return one row; means over seeds where the policy draws, but the largest peak."""
     cluster, runs = report.options.cluster, report.runs(name, convention)
+    thousands = _in_thousands(report)
 
     def mean(value: Callable[[ReplayResult], float]) -> float:
         return report.mean(name, convention, value).mean
@@ -107,12 +113,12 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
     return [
         name,
         _money(mean(lambda r: r.usd_per_hour_mean)),
-        _money(mean(lambda r: r.usd_total) / 1000),
+        _money(mean(lambda r: r.usd_total) / (1000 if thousands else 1)),
         *(_ratio(report.saving(b, convention, name), "x") for b in _compared(report)),
         f"{gpus_r}+{gpus_t}",
         _slo(mean(lambda r: r.slo_attainment)),
         f"{idle('rollout')}/{idle('train')}",
-        _ratio(runs[0].ratio),
+        _ratio(_cost_over_bound(runs[0])),
     ]
 
 
@@ -128,38 +134,86 @@ def _drawn(report: PlanReport) -> list[str]:
                 continue
             parts.append(
                 f"{convention} ${usd.low:,.0f}-{usd.high:,.0f}/h, SLO {max(slo.low, 0):.0f}-"
-                f"{min(slo.high, 100):.0f} %"
+                f"{min(slo.high, 100):.0f}%"
             )
         if parts:
             lines.append(
-                f"{name}: mean over {len(report.seeds)} seeds (largest peak); 95 % intervals: "
+                f"{name}: mean over {len(report.seeds)} seeds (largest peak); 95% intervals: "
                 f"{'; '.join(parts)}."
             )
     return lines
 
 
-def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
-    """Return the answer in sentences: fleet, price, gap, admission."""
+def _groups_of(result: ReplayResult) -> str:
+    """Return what a bound holds for, in words: it never beats plans under looser limits."""
+    size = result.limits.max_group_size
+    return f"with groups of at most {size} jobs" if size else "whatever its groups"
+
+
+def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
+    """Return how many nodes are needed, what holding them costs, and what the total assumes."""
     cluster, p95 = result.cluster, result.p95_nodes
     peak = report.most_nodes(report.policy, result.convention)
-    gpus = cluster.rollout.gpus_per_node, cluster.train.gpus_per_node
-    names = cluster.rollout.gpu.name, cluster.train.gpu.name
-    lines = [
-        f"{report.policy} needs at most {peak['rollout']} {names[0]} nodes "
-        f"({peak['rollout'] * gpus[0]} GPUs) and {peak['train']} {names[1]} nodes "
-        f"({peak['train'] * gpus[1]} GPUs) at once: "
-        f"${cluster.usd_per_hour(peak['rollout'], peak['train']):,.2f}/h to hold them all. "
-        f"For 95 % of the time {p95['rollout']} + {p95['train']} nodes are enough "
-        f"(${cluster.usd_per_hour(p95['rollout'], p95['train']):,.2f}/h).",
-    ]
-    if result.promises_valid:
-        other = report.results["wallclock"][report.policy]
-        lines.append(
-            f"Proven: no valid plan costs less than ${other.bound_usd_total:,.0f} by wallclock "
-            f"({result.bound_method} bound; ratio {_ratio(other.ratio)}), "
-            f"nor less than ${bound_usd_work(report.results['work'][report.policy]):,.0f} for "
-            f"the same work."
+    parts = []
+    for pool, node in (("rollout", cluster.rollout), ("train", cluster.train)):
+        nodes, gpus = peak[pool], peak[pool] * node.gpus_per_node
+        parts.append(f"{nodes} {node.gpu.name} node{'s' * (nodes != 1)} ({gpus} GPUs)")
+    hold = cluster.usd_per_hour(peak["rollout"], peak["train"])
+    return (
+        f"{report.policy} needs at most {parts[0]} and {parts[1]} at once; for 95% of the time "
+        f"{p95['rollout']} + {p95['train']} nodes are enough. It costs ${result.usd_total:,.0f} "
+        f"with nodes paid only while held; holding the peak all along costs ${hold:,.2f}/h, "
+        f"${hold * result.horizon_h:,.0f} in all."
+    )
+
+
+def _bound_sentence(result: ReplayResult) -> str:
+    """Return what is proven about the least cost, by the convention of the result."""
+    if result.convention == "work":
+        return (
+            f"Proven: no valid plan does the same work for less than "
+            f"${result.work_bound_usd_total:,.0f}, so this one costs at most "
+            f"{_ratio(_cost_over_bound(result))} x the least."
         )
+    return (
+        f"Proven: no valid plan {_groups_of(result)} costs less than "
+        f"${result.bound_usd_total:,.0f} for these stays ({result.bound_method} bound), so this "
+        f"one costs at most {_ratio(_cost_over_bound(result))} x the least."
+    )
+
+
+def _cost_over_bound(result: ReplayResult) -> float | None:
+    """Return cost over the true bound of the convention (design section 4)."""
+    if result.convention == "wallclock" or not result.promises_valid:
+        return result.ratio
+    shared = result.work_bound_usd_total - result.dedicated_usd_total
+    return (result.usd_total - result.dedicated_usd_total) / shared if shared > 0 else None
+
+
+def _against(report: PlanReport, convention: Convention) -> str:
+    """Return whether the policy is cheaper or dearer than its baselines."""
+    parts = []
+    for baseline in _compared(report):
+        ratio = report.saving(baseline, convention)
+        if ratio is None or not ratio:
+            continue
+        change = 100 * (1 / ratio - 1)
+        word = "cheaper" if change < 0 else "DEARER"
+        parts.append(f"{abs(change):.0f}% {word} than {baseline}")
+    return f"By {convention} {report.policy} is {', '.join(parts)}." if parts else ""
+
+
+def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
+    """Return the answer in sentences: fleet, price, gap, savings, admission, links."""
+    cluster = result.cluster
+    lines = [_fleet_sentence(report, result)]
+    if result.promises_valid:
+        lines.append(_bound_sentence(result))
+    against = _against(report, result.convention)
+    if against and report.policy not in _compared(report):
+        lines.append(against)
+    if result.slo_attainment < 1:
+        lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
     placed = sum((result.admission or {}).values())
     if result.admission and placed:
         mix = ", ".join(
@@ -168,15 +222,18 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
         )
         lines.append(f"Admission: {mix}.")
     link = result.link_utilisation
+    guess = "" if cluster.links.links is not None else " (one per 16 nodes, a guess)"
     lines.append(
-        f"Links between the clusters: {result.links} used at {_percent(link['mean'])} on average, "
+        f"Assumed {result.links} link{'s' * (result.links != 1)} of {cluster.links.inter_gbps:g} "
+        f"Gb/s between the clusters{guess}: used at {_percent(link['mean'])} on average, "
         f"{_percent(link['peak'])} at most."
     )
     if result.dedicated_usd_total:
         jobs = sum(r.job.mode == "async" for r in result.records)
         lines.append(
-            f"{jobs} async jobs hold dedicated nodes for ${result.dedicated_usd_total:,.0f}, "
-            f"included above."
+            f"{jobs} async job{'s' * (jobs != 1)} hold dedicated nodes for "
+            f"${result.dedicated_usd_total:,.0f}: in cost, nodes and links above, not in idle "
+            f"time, SLOs and cost over bound."
         )
     return lines
 
@@ -196,19 +253,44 @@ def print_plan(report: PlanReport, console: Console) -> None:
     for convention in report.results:
         console.print()
         console.print(_policy_table(report, convention))
-    notes = [
-        "vs: total cost of that baseline over the row's. cost/bound: over the least any valid "
-        "plan could cost for the jobs present (volume bound), along the row's own timeline."
-    ]
-    if any(not r.promises_valid for _, _, r in report):
-        outside = sorted({name for _, name, r in report if not r.promises_valid})
+    for note in _notes(report):
+        console.print(note, style="dim", markup=False)
+
+
+def _notes(report: PlanReport) -> list[str]:
+    """Return what a reader of the tables must know, one fact a line."""
+    notes = ["$/h is the mean over the row's own horizon; totals compare better."]
+    if report.baselines:
+        notes.append("vs: total cost of that baseline over the row's.")
+    notes.append(
+        "cost/bound: over the least any valid plan could cost (work: for the same iterations; "
+        f"wallclock: for the jobs present, {VOLUME} bound). R/T: rollout and train nodes."
+    )
+    if any(name == "colocated" for name in report.results[report.primary]):
         notes.append(
-            f"{', '.join(outside)}: outside the rules of a valid plan, not checked, no bound."
+            f"colocated assumes iterations {report.options.colocated_factor:g} x as long as "
+            f"alone (--colocated-factor)."
         )
-    estimated = report.trace.jobs.estimated_columns()
+    outside = {
+        name: result.breaches
+        for name, result in report.results[report.primary].items()
+        if not result.promises_valid
+    }
+    if outside:
+        broken = "; ".join(
+            f"{name} {', '.join(f'{rule} {n}' for rule, n in breaches.items()) or 'none'}"
+            for name, breaches in outside.items()
+        )
+        notes.append(f"Outside the rules of a valid plan, so no bound; breaches: {broken}.")
+    jobs = report.trace.jobs
+    if "profile_source" in jobs.extra:
+        notes.append(
+            "Synthetic, drawn and not measured: slo, rollout_s, train_s, model_b (profile_source)."
+        )
+    estimated = jobs.estimated_columns()
     if estimated:
-        notes.append(f"Estimated inputs, not measured: {', '.join(estimated)}.")
-    console.print(" ".join(notes + _drawn(report)), style="dim", markup=False)
+        notes.append(f"Estimated, not measured: {', '.join(estimated)}.")
+    return notes + _drawn(report)
 
 
 def print_check(name: str, plan: Plan, report: CheckReport, console: Console, most: int) -> None:
@@ -225,7 +307,8 @@ def print_check(name: str, plan: Plan, report: CheckReport, console: Console, mo
     for rule, count in report.counts.items():
         console.print(f"  {rule}: {count}", markup=False)
     for violation in report.violations[:most]:
-        console.print(f"- [{violation.rule}] {violation.message}", markup=False)
+        when = "" if violation.from_s is None else f" (version from {violation.from_s:,.0f} s)"
+        console.print(f"- [{violation.rule}] {violation.message}{when}", markup=False)
     if len(report.violations) > most:
         console.print(f"... and {len(report.violations) - most} more.", markup=False)
 
@@ -326,8 +409,10 @@ def print_reproduce(rows: Sequence[Row], seeds: int, console: Console) -> None:
         )
     console.print(table)
     console.print(
-        "agrees: within the interval by one convention at least; differs, -: for the reason given "
-        "(- cannot be compared).",
+        "Ours: generated to published marginals, with estimated states, switches and sync. agrees: "
+        "the published value meets the interval of our mean by one convention at least (sync: "
+        "within 10%); fewer seeds widen it. differs, -: for the reason given (-: cannot be "
+        "compared).",
         style="dim",
         markup=False,
     )

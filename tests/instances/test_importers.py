@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from instances.errors import InputError
-from instances.hardware import DEFAULT_CLUSTER
+from instances.hardware import DEFAULT_CLUSTER, H20, H800, NodeType
 from instances.importers import IMPORTERS, import_generic, import_philly
 from instances.jobs import FLOAT_FIELDS
 from instances.profiles import PROFILE_TABLE, PROFILES
@@ -53,10 +53,21 @@ def test_rows_are_sorted_traceable_and_relative_to_the_first_kept(tmp_path):
 def test_gpus_round_up_to_whole_nodes_of_both_kinds(tmp_path):
     jobs, summary = import_philly(write(tmp_path, SMALL), seed=0)
     assert jobs.rollout_nodes.tolist() == jobs.train_nodes.tolist() == [2, 16, 1]
-    assert summary.gpus == {8: (1, 1), 12: (2, 1), 128: (16, 1)}
+    assert summary.gpus == {8: (1, 1, 1), 12: (2, 2, 1), 128: (16, 16, 1)}
     single, summary = import_philly(write(tmp_path, SMALL), seed=0, single_node=True)
     assert set(single.rollout_nodes) == set(single.train_nodes) == {1}
-    assert summary.gpus == {8: (1, 1), 12: (1, 1), 128: (1, 1)}
+    assert summary.gpus == {8: (1, 1, 1), 12: (1, 1, 1), 128: (1, 1, 1)}
+
+
+def test_each_pool_rounds_up_to_its_own_nodes(tmp_path):
+    """12 GPUs are three 4-GPU rollout nodes and one 16-GPU train node."""
+    cluster = DEFAULT_CLUSTER.replace(
+        rollout=NodeType(gpu=H20, gpus_per_node=4), train=NodeType(gpu=H800, gpus_per_node=16)
+    )
+    jobs, summary = import_philly(write(tmp_path, SMALL), seed=0, cluster=cluster)
+    assert jobs.rollout_nodes.tolist() == [3, 32, 2]
+    assert jobs.train_nodes.tolist() == [1, 8, 1]
+    assert summary.gpus == {8: (2, 1, 1), 12: (3, 1, 1), 128: (32, 8, 1)}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +226,7 @@ def test_the_real_log():
     assert summary.dropped["min_gpus"] == 82_247 - (1643 + 7 + 199 + 7 + 67 + 6 + 3)
     assert summary.kept == len(jobs) == 1335
     assert summary.rows_read == summary.kept + sum(summary.dropped.values())
-    assert sum(jobs_ for _, jobs_ in summary.gpus.values()) == 1335
+    assert sum(jobs_ for *_, jobs_ in summary.gpus.values()) == 1335
     assert np.all(np.diff(jobs.arrival_s) >= 0)
     assert jobs.rollout_nodes.max() == 16  # the 128-GPU jobs stay
 

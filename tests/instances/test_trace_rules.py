@@ -371,7 +371,8 @@ def test_a_bad_model_b_is_one_fault_not_six(refused):
     [
         ({"sync_s": "2", "sync_gb": "3"}, 2.0, 3.0, ()),
         ({"sync_s": "2"}, 2.0, 14.0, ("sync_gb",)),
-        ({"sync_s": "2", "model_b": ""}, 2.0, 0.0, ("sync_gb",)),
+        # 2 s by the link model: 2 / (8 / 20 + 8 / 400) GB
+        ({"sync_s": "2", "model_b": ""}, 2.0, 2 / 0.42, ("sync_gb",)),
         ({"sync_gb": "10"}, 4.2, 10.0, ()),  # 80 Gb / 20 + 80 Gb / 400
         ({"sync_gb": "0"}, 0.0, 0.0, ()),
         ({}, 5.88, 14.0, ("sync_gb", "sync_s")),

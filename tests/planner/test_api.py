@@ -19,7 +19,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.plan import Limits
 from instances.trace import Trace, read_trace, write_trace
 from planner.api import PlanReport, plan_trace
-from planner.document import bound_options, bound_usd_work, plan_document, policy_document
+from planner.document import bound_options, plan_document, policy_document
 from planner.placer import PlacerParams
 
 # T = 150 s; together the rollout node carries 200 s (see test_replay.py for the arithmetic).
@@ -284,11 +284,11 @@ def test_bound_of_the_work(mixed: PlanReport) -> None:
     """30 iterations keep a rollout node busy 100 s and a train node 50 s each; async as held."""
     expected = 30 * (ROLLOUT_USD * 100 + TRAIN_USD * 50) / 3600 + 71.84
     weave = mixed.result("weave", "work")
-    assert bound_usd_work(weave) == pytest.approx(expected)
+    assert weave.work_bound_usd_total == pytest.approx(expected)
     assert policy_document(weave)["bound_usd_total"] == pytest.approx(expected)
     assert expected <= weave.usd_total
     # the trace's iterations, not those that a wallclock stay had time for
-    assert bound_usd_work(mixed.result("weave", "wallclock")) == pytest.approx(expected)
+    assert mixed.result("weave", "wallclock").work_bound_usd_total == pytest.approx(expected)
 
 
 def test_bound_of_the_work_counts_gangs() -> None:
@@ -296,7 +296,7 @@ def test_bound_of_the_work_counts_gangs() -> None:
     gang = job_of("g", 100, 50, 2, duration_s=1500, rollout_nodes=3, train_nodes=2)
     report = plan_trace(trace_of(gang))
     expected = 10 * (3 * ROLLOUT_USD * 100 + 2 * TRAIN_USD * 50) / 3600
-    assert bound_usd_work(report.result("weave")) == pytest.approx(expected)
+    assert report.result("weave").work_bound_usd_total == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["tiny-open-shop", "tiny-sync-gap", "tiny-gang"])
@@ -341,8 +341,17 @@ def test_colocated_without_rollout_nodes_has_no_rollout_idle_fraction() -> None:
 def test_only_async_jobs_make_a_document() -> None:
     document = loads(plan_document(plan_trace(trace_of(ASYNC), baselines=ALL)))
     out = document["conventions"]["wallclock"]["policies"]["weave"]
-    assert out["ratio"] == pytest.approx(1)
+    assert out["ratio"] is None  # nobody shares, so nothing is compared with a bound
+    assert out["bound_usd_per_hour_mean"] == pytest.approx(out["usd_per_hour_mean"])
     assert out["admission"] == {"direct": 0, "rollout_scaled": 0, "isolated": 0}
+
+
+def test_jobs_made_in_python_are_planned_as_they_are() -> None:
+    """A table without a file: same figures, no hash."""
+    report, same = plan_trace(PAIR.jobs), plan_trace(PAIR)
+    assert report.result("weave").usd_total == same.result("weave").usd_total
+    inputs = loads(plan_document(report))["inputs"]
+    assert (inputs["trace"], inputs["sha256"]) == ("jobs", None)
 
 
 def test_unchecked_is_written_down() -> None:

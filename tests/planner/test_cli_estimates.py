@@ -209,7 +209,7 @@ def test_labels_are_cell_by_cell(folder: Path) -> None:
 def test_the_table_and_the_warning_name_what_is_estimated(folder: Path) -> None:
     got = ok("plan", "--trace", write(folder / "t.csv", MIXED))
     listed = ", ".join(ALL)
-    assert f"Estimated inputs, not measured: {listed}." in words(got.out)
+    assert f"Estimated, not measured: {listed}." in words(got.out)
     assert f"warning: estimated, not measured: {listed}." in words(got.err)
     assert "--strict refuses them" in words(got.err)
 

@@ -277,10 +277,11 @@ def test_async_jobs_get_dedicated_nodes(policy: str, convention: Convention) -> 
 
 @both_conventions
 def test_only_async_jobs(convention: Convention) -> None:
-    """The bound is what they hold; idle 0 and one half."""
+    """The bound is what they hold; nothing else can idle, or miss an SLO, or be compared."""
     result = of(ASYNC, convention=convention)
     assert result.usd_total == pytest.approx(result.bound_usd_total) == 71.84
-    assert result.idle_fraction == pytest.approx({"rollout": 0, "train": 0.5})
+    assert result.idle_fraction == {"rollout": None, "train": None}
+    assert result.ratio is None
     assert result.admission == {"direct": 0, "rollout_scaled": 0, "isolated": 0}
     assert result.slo_attainment == 1
 

@@ -45,7 +45,7 @@ PUBLISHED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
     ("production", "colocated total"): ("262.8 k$", (262.8, 262.8)),
     ("production", "solo over weave"): ("1.84 x", (1.84, 1.84)),
     ("production", "colocated over weave"): ("1.38 x", (1.38, 1.38)),
-    ("production", "weave SLOs met"): ("100 %", (100, 100)),
+    ("production", "weave SLOs met (built in)"): ("100 %", (100, 100)),
     ("production", "weave peak H20"): ("216 GPUs", (216, 216)),
     ("production", "weave peak H800"): ("152 GPUs", (152, 152)),
     ("production", "solo peak H20 = H800"): ("328 GPUs", (328, 328)),
@@ -62,7 +62,7 @@ PUBLISHED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
     ("simulation", "most-idle over optimal"): ("1.38-1.89 x", NEVER),
     ("simulation", "random over weave (derived)"): ("1.54-1.98 x", (1.5357, 1.9802)),
     ("simulation", "most-idle over weave (derived)"): ("1.23-1.87 x", (1.2321, 1.8713)),
-    ("simulation", "weave SLOs met"): ("100 %", (100, 100)),
+    ("simulation", "weave SLOs met (built in)"): ("100 %", (100, 100)),
     ("simulation", "random SLOs met"): ("37-58 %", (37, 58)),
     ("simulation", "most-idle SLOs met"): ("42-61 %", (42, 61)),
     ("other", "flat sync, 8 to 8 GPUs, over ours"): ("7.87-8.33 x", (7.87, 8.33)),
@@ -138,7 +138,8 @@ def test_the_constants_are_the_three_verdicts() -> None:
 def test_agreement_needs_no_reason_and_everything_else_has_one(rows: list[Row]) -> None:
     for row in rows:
         assert row.verdict in VERDICTS
-        assert bool(row.why) == (row.verdict != AGREES), row.item
+        sync = "sync" in row.item  # a model without chance: agreement comes with its tolerance
+        assert bool(row.why) == (row.verdict != AGREES or sync), row.item
         if row.why:
             assert len(row.why.split()) >= 4  # words that a reader can follow
         assert bool(row.ours) == (row.verdict != NOT_COMPARED), row.item
@@ -149,7 +150,8 @@ def test_agreement_needs_no_reason_and_everything_else_has_one(rows: list[Row]) 
 def test_every_row_that_may_differ_can_say_why() -> None:
     """Seed counts from 15 on: what is built in differs by a rounding, without a reason."""
     for row in reproduce(seeds=20):
-        assert bool(row.why) == (row.verdict != AGREES), row.item
+        sync = "sync" in row.item
+        assert bool(row.why) == (row.verdict != AGREES or sync), row.item
 
 
 # --- Verdicts -----------------------------------------------------------------------------------
@@ -166,6 +168,8 @@ def test_the_verdict_is_that_of_the_interval(key: tuple[str, str], rows: list[Ro
     for ours in row.ours.values():
         least = ours.mean if ours.low is None else ours.low
         most = ours.mean if ours.high is None else ours.high
+        if "sync" in key[1]:  # a model without chance: within 10 %, as the design asks
+            low, high = 0.9 * low, 1.1 * high
         shared = shared or max(low, least) <= min(high, most)
     assert row.verdict == (AGREES if shared else DIFFERS)
 
@@ -179,7 +183,8 @@ def test_the_sync_rows_by_hand(rows: list[Row]) -> None:
             ours = row.ours[convention]
             assert ours.mean == pytest.approx(gpus / 1.05)
             assert (ours.low, ours.high, ours.n) == (None, None, 1)
-        assert row.verdict == DIFFERS
+        assert row.verdict == (AGREES if gpus == 8 else DIFFERS)
+    assert "within 10 %" in found["other", "flat sync, 8 to 8 GPUs, over ours"].why
     assert "fails" in found["other", "flat sync, 16 to 16 GPUs, over ours"].why
 
 
@@ -189,7 +194,11 @@ def test_a_measured_sync_ratio_is_used() -> None:
     found = by_name(reproduce(seeds=2, cluster=cluster))
     eight = found["other", "flat sync, 8 to 8 GPUs, over ours"]
     sixteen = found["other", "flat sync, 16 to 16 GPUs, over ours"]
-    assert (eight.verdict, sixteen.verdict, sixteen.why) == (DIFFERS, AGREES, "")
+    assert (eight.verdict, sixteen.verdict, sixteen.why) == (
+        DIFFERS,
+        AGREES,
+        "measured ratio given",
+    )
     assert eight.why == "measured ratio given"
     assert sixteen.ours["work"].mean == 2.7
 
