@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from instances.trace_files import decompress, read_bytes
 from instances.trace_io import CsvText
 from instances.trace_rules import Fault, RawTable
 
-__all__ = ["IMPORTERS", "ImportSummary", "import_generic", "import_philly"]
+__all__ = ["IMPORTERS", "ImportChoices", "ImportSummary", "import_generic", "import_philly"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -95,11 +95,32 @@ class ImportSummary:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """The options every format shares; see :func:`import_philly`."""
+class ImportChoices(TypedDict, total=False):
+    """The options every format shares; only the seed has no default.
 
-    seed: int
+    Attributes
+    ----------
+    seed : int
+        Seed of the synthetic profiles.
+    hours : float, optional
+        Length of the window of arrivals kept; ``None`` means up to the end.
+    start_h : float
+        Start of the window, hours after the earliest timestamp of the file.
+    jobs : int, optional
+        Keep only the first ``jobs`` of what the other filters leave.
+    min_gpus : int
+        Leave out jobs with fewer GPUs.
+    min_hours : float
+        Leave out jobs shorter than this.
+    profile : str
+        One of :data:`instances.profiles.PROFILES`.
+    single_node : bool
+        Give every job one node of each kind, whatever its GPU count.
+    cluster : Cluster
+        Gives the estimated columns.
+    """
+
+    seed: Required[int]
     hours: float | None
     start_h: float
     jobs: int | None
@@ -108,6 +129,21 @@ class _Options:
     profile: str
     single_node: bool
     cluster: Cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """:class:`ImportChoices` with their defaults: nothing is left out."""
+
+    seed: int
+    hours: float | None = None
+    start_h: float = 0.0
+    jobs: int | None = None
+    min_gpus: int = 1
+    min_hours: float = 0.0
+    profile: str = "mixed"
+    single_node: bool = False
+    cluster: Cluster = DEFAULT_CLUSTER
 
     def check(self) -> None:
         rules = (
@@ -280,18 +316,8 @@ def _wall_clock_seconds(table: RawTable, column: str) -> FloatArray:
     return out
 
 
-def import_philly(  # noqa: PLR0913 - options of one command
-    path: str | Path,
-    *,
-    seed: int,
-    hours: float | None = None,
-    start_h: float = 0.0,
-    jobs: int | None = None,
-    min_gpus: int = 8,
-    min_hours: float = 1.0,
-    profile: str = "mixed",
-    single_node: bool = False,
-    cluster: Cluster = DEFAULT_CLUSTER,
+def import_philly(
+    path: str | Path, **choices: Unpack[ImportChoices]
 ) -> tuple[JobTable, ImportSummary]:
     """Import a Philly log: columns timestamp, duration, num_gpus, gpu_time, cluster.
 
@@ -303,24 +329,8 @@ def import_philly(  # noqa: PLR0913 - options of one command
     ----------
     path : str or Path
         CSV file, plain or ``.gz``.
-    seed : int
-        Seed of the synthetic profiles.
-    hours : float, optional
-        Length of the window of arrivals kept; ``None`` means up to the end.
-    start_h : float
-        Start of the window, hours after the earliest timestamp of the file.
-    jobs : int, optional
-        Keep only the first ``jobs`` of what the other filters leave.
-    min_gpus : int
-        Leave out jobs with fewer GPUs.
-    min_hours : float
-        Leave out jobs shorter than this.
-    profile : str
-        One of :data:`instances.profiles.PROFILES`.
-    single_node : bool
-        Give every job one node of each kind, whatever its GPU count.
-    cluster : Cluster
-        Gives the estimated columns.
+    **choices
+        See :class:`ImportChoices`; ``min_gpus`` is 8 and ``min_hours`` 1 unless chosen.
 
     Returns
     -------
@@ -333,17 +343,9 @@ def import_philly(  # noqa: PLR0913 - options of one command
         with line, column, value and rule), when an option breaks its rule, or when no row is
         left.
     """
-    options = _Options(
-        seed=seed,
-        hours=hours,
-        start_h=start_h,
-        jobs=jobs,
-        min_gpus=min_gpus,
-        min_hours=min_hours,
-        profile=profile,
-        single_node=single_node,
-        cluster=cluster,
-    )
+    choices.setdefault("min_gpus", 8)
+    choices.setdefault("min_hours", 1.0)
+    options = _Options(**choices)
     options.check()
     log = _read_log(path, _PHILLY_COLUMNS)
     arrival_s = _wall_clock_seconds(log, "timestamp")
@@ -368,18 +370,8 @@ def import_philly(  # noqa: PLR0913 - options of one command
     return _assemble(log, read, options)
 
 
-def import_generic(  # noqa: PLR0913 - options of one command
-    path: str | Path,
-    *,
-    seed: int,
-    hours: float | None = None,
-    start_h: float = 0.0,
-    jobs: int | None = None,
-    min_gpus: int = 1,
-    min_hours: float = 0.0,
-    profile: str = "mixed",
-    single_node: bool = False,
-    cluster: Cluster = DEFAULT_CLUSTER,
+def import_generic(
+    path: str | Path, **choices: Unpack[ImportChoices]
 ) -> tuple[JobTable, ImportSummary]:
     """Import a plain log: columns job_id, arrival_s, service_sec, gpu_count.
 
@@ -387,17 +379,7 @@ def import_generic(  # noqa: PLR0913 - options of one command
     left out unless asked. Further columns are kept as extra text. Parameters, result and errors
     are those of :func:`import_philly`, except that every filter is off by default.
     """
-    options = _Options(
-        seed=seed,
-        hours=hours,
-        start_h=start_h,
-        jobs=jobs,
-        min_gpus=min_gpus,
-        min_hours=min_hours,
-        profile=profile,
-        single_node=single_node,
-        cluster=cluster,
-    )
+    options = _Options(**choices)
     options.check()
     log = _read_log(path, _GENERIC_COLUMNS)
     arrival_s = _numbers(log, "arrival_s", "a finite number", np.isfinite)
