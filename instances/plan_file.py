@@ -29,6 +29,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from instances.cluster_file import cluster_from_dict, cluster_to_dict
 from instances.errors import InputError, did_you_mean
+from instances.input_files import refuse_device
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
 from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits, Plan
 from instances.schema_faults import MAX_SHOWN, refuse, say, shown
@@ -303,6 +304,7 @@ def read_plan(path: str | Path) -> Plan:
         When the file cannot be read, is not JSON or breaks the layout.
     """
     source = Path(path).name
+    refuse_device(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

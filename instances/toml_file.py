@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
+from instances.input_files import refuse_device
 
 __all__ = ["read_toml"]
 
@@ -20,6 +21,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         When the file cannot be read or is not TOML.
     """
     source = Path(path).name
+    refuse_device(path)
     try:
         with open(path, "rb") as handle:
             return tomllib.load(handle)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instances.errors import InputError
+from instances.input_files import refuse_device
 
 __all__ = [
     "SUFFIXES",
@@ -41,6 +42,7 @@ def split_suffix(path: str | Path) -> tuple[str, str]:
 
 def read_bytes(path: str | Path) -> bytes:
     """Return the bytes of a file, or raise an InputError that names it."""
+    refuse_device(path)
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -56,7 +58,7 @@ def optional_module(names: Sequence[str], what: str, extra: str) -> Any:
             continue
     raise InputError(
         f"{what} needs the package {names[-1]}, which is not installed: "
-        f"install the extra '{extra}'."
+        f"install the extra '{extra}' (pip install '.[{extra}]' in this project's folder)."
     )
 
 

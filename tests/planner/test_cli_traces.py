@@ -20,6 +20,7 @@ from command_line import (
 from instances.generate import GENERATORS
 from instances.trace import read_trace
 
+BASELINES = "solo,colocated,random,most-idle"
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
@@ -184,7 +185,7 @@ def test_import_of_the_philly_log_can_be_planned(folder: Path) -> None:
     jobs = read_trace(folder / "t.csv").jobs
     assert len(jobs) == 60
     assert jobs.duration_s.min() >= 3600  # the default: at least an hour on at least 8 GPUs
-    document = ok("plan", "--trace", "t.csv", "--baselines", "solo,colocated", "--json").json
+    document = ok("plan", "--trace", "t.csv", "--baselines", BASELINES, "--json").json
     for convention in document["conventions"].values():
         assert convention["policies"]["weave"]["checked"] is True
         assert convention["savings"]["solo"] >= 1.0

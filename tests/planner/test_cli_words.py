@@ -127,3 +127,13 @@ def test_columns_of_our_own_importers_are_no_misspellings(folder: Path) -> None:
     ok("import", "generic", write(folder / "l.csv", log), "--out", "t.csv", "-q")
     got = ok("plan", "--trace", "t.csv")
     assert "is unknown and only carried along" not in got.err
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "--trace"), ("check",), ("plan", "--trace", OPEN_SHOP, "--cluster")]
+)
+def test_a_device_that_never_ends_is_no_input(words: tuple[str | Path, ...], folder: Path) -> None:
+    if not Path("/dev/zero").exists():
+        pytest.skip("no /dev/zero on this system")
+    (folder / "x.csv").symlink_to("/dev/zero")  # a trace is known by its suffix
+    refused(invoke(*words, "x.csv"), "x.csv: Expected a file, got a device.")
