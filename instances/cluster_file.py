@@ -42,8 +42,8 @@ from instances.toml_file import read_toml
 
 __all__ = ["ClusterTables", "cluster_from_dict", "cluster_to_dict", "read_cluster"]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False, strict=True)]
+NonNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 Name = Annotated[str, Field(min_length=1, strict=True)]
 

@@ -59,6 +59,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 MAX_ID_LENGTH: Final = 200
+#: Beyond these, sums of seconds lose what the checker's tolerances need.
+MAX_NUMBER: Final = 1e12
+MAX_ARRIVAL_S: Final = 1e10
 MAX_NODES: Final = 1_000_000
 #: The phases that are estimated where a row leaves them empty, and from which columns.
 PHASES: Final = ("rollout_s", "train_s")
@@ -256,6 +259,12 @@ class _Check:
                 self.report(wrong & ~infinite, name, rule)
                 self.report(wrong & infinite, name, f"a finite {rule}")
                 values = np.where(wrong, np.nan, values)
+            huge = values > (most := MAX_ARRIVAL_S if name == "arrival_s" else MAX_NUMBER)
+            if huge.any():
+                words = " (seconds, not milliseconds)" if name == "arrival_s" else ""
+                self.report(huge, name, f"{name} <= {most:g}{words}")
+                wrong |= huge
+                values = np.where(huge, np.nan, values)
             self.values[name] = values
             self.bad[name] = malformed | wrong
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from instances.errors import InputError
 from models.cycle_ratio import CyclicOrder, least_period, order_of
 from models.group_shape import (
     REL_EPS,
@@ -227,7 +228,8 @@ def construct(
     starts = _pack_any(shape, limit, orders)
     if starts is None:
         return None
-    best = least_period(shape, order_of(shape, limit, starts), start_s=bound)
+    best = Schedule(period_s=limit, starts_s=starts, bound_s=bound)
+    best = min(best, _tightened(shape, best), key=lambda schedule: schedule.period_s)
     for _ in range(refine):
         if best.at_bound:
             break
@@ -235,9 +237,22 @@ def construct(
         starts = _pack_any(shape, middle, orders)
         if starts is None:
             break
-        shorter = least_period(shape, order_of(shape, middle, starts), start_s=bound)
-        best = min(best, shorter, key=lambda schedule: schedule.period_s)
+        found = Schedule(period_s=middle, starts_s=starts, bound_s=bound)
+        best = min(found, _tightened(shape, found), key=lambda schedule: schedule.period_s)
     return best
+
+
+def _tightened(shape: GroupShape, schedule: Schedule) -> Schedule:
+    """Return the least period of a schedule's orders, or the schedule itself.
+
+    Phases that are nothing beside the period (by round-off at the same instant as others) may
+    be read in another order than they were laid out in, one that is longer or contradictory.
+    """
+    try:
+        order = order_of(shape, schedule.period_s, schedule.starts_s)
+        return least_period(shape, order, start_s=schedule.bound_s)
+    except InputError:
+        return schedule
 
 
 def _serial_seconds(shape: GroupShape) -> float:

@@ -8,6 +8,7 @@ needs it, so that ``--help`` stays fast.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from enum import StrEnum
@@ -102,7 +103,8 @@ def _print_json(document: dict[str, Any]) -> None:
 def _stdout() -> Console:
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False)
+    unset = os.environ.get("COLUMNS", "").strip() == "0"  # or rich would print nothing at all
+    return Console(highlight=False, soft_wrap=False, width=80 if unset else None)
 
 
 def _version(value: bool) -> None:
@@ -593,9 +595,16 @@ def reproduce(
 
 def main() -> None:
     """Run ``planner``."""
-    app(prog_name="planner")
+    _run(app, "planner")
 
 
 def plan_main() -> None:
     """Run ``plan``, the same as ``planner plan``."""
-    plan_app(prog_name="plan")
+    _run(plan_app, "plan")
+
+
+def _run(application: typer.Typer, name: str) -> None:
+    try:
+        application(prog_name=name)
+    except KeyboardInterrupt:  # before the command itself has begun
+        sys.exit(130)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -69,7 +71,10 @@ def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) ->
 
 
 def write_files(directory: Path, writers: Mapping[str, Writer], *, force: bool) -> None:
-    """Write all files, or none: into a hidden folder beside, then moved into place.
+    """Write all files, or none: into a hidden folder first, then moved into place at once.
+
+    A folder that is not there yet appears by one rename. In one that is, the hidden folder is
+    inside (it may be a mount point), and signals wait while the files are moved.
 
     Raises
     ------
@@ -78,20 +83,39 @@ def write_files(directory: Path, writers: Mapping[str, Writer], *, force: bool) 
     """
     directory = directory.absolute()
     require_writable(directory, tuple(writers), force=force)
+    token = f".{secrets.token_hex(4)}"
+    there = directory.exists()
+    staging = directory / token if there else directory.parent / token
     try:
-        staging = directory.parent / f".{directory.name}-{secrets.token_hex(4)}"
         try:
-            staging.mkdir(mode=0o700)
+            staging.mkdir(mode=0o755)
             for name, write in writers.items():
                 write(staging / name)
-            directory.mkdir(exist_ok=True)
-            for name in writers:
-                os.replace(staging / name, directory / name)
+            with _signals_wait():
+                if there:
+                    for name in writers:
+                        os.replace(staging / name, directory / name)
+                else:
+                    os.rename(staging, directory)
         finally:
-            with contextlib.suppress(FileNotFoundError):
+            with _signals_wait(), contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(staging)
     except OSError as error:
         raise InputError(f"{directory}: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Hold back Ctrl-C, SIGTERM and SIGHUP, where the system can, until the block is done."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _jobs_frame(report: PlanReport) -> pd.DataFrame:
@@ -180,7 +204,12 @@ def _timeline_frame(report: PlanReport) -> pd.DataFrame:
 
 
 def _csv(frame: pd.DataFrame) -> Writer:
-    return lambda path: frame.to_csv(path, index=False, lineterminator="\n")
+    # a lone CR ends a record for many readers, and the writer quotes it only when told to
+    text = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
+    odd = any(text[name].str.contains("\r", regex=False).any() for name in text)
+    odd = odd or any("\r" in str(name) for name in frame.columns)
+    quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
+    return lambda path: frame.to_csv(path, index=False, lineterminator="\n", quoting=quoting)
 
 
 def write_plan_files(report: PlanReport, directory: Path, *, force: bool) -> None:

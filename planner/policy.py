@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from instances.errors import InputError
 from instances.hardware import Cluster
@@ -15,6 +14,9 @@ from planner.group_state import GroupState
 from planner.placer import AdmissionKind, PlacerParams
 
 __all__ = ["Change", "Policy", "PolicyOptions"]
+
+
+_MAX_FACTOR: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,11 @@ class PolicyOptions:
     clock: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.colocated_factor) and self.colocated_factor > 0):
-            raise InputError(f"Expected colocated_factor > 0, got {self.colocated_factor:g}.")
+        if not 0 < self.colocated_factor <= _MAX_FACTOR:
+            raise InputError(
+                f"Expected colocated_factor > 0 and <= {_MAX_FACTOR:g}, got "
+                f"{self.colocated_factor:g}."
+            )
 
 
 class Policy(Protocol):

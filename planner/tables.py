@@ -72,11 +72,13 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
     names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
     if len(names) > _WIDEST_NAMES:
         names = "roll.+train"
+    from rich.markup import escape
+
     for header in (
         "$/h\nmean",
         "k$\ntotal" if _in_thousands(report) else "$\ntotal",
         *(f"vs\n{baseline}" for baseline in _compared(report)),
-        f"peak GPUs\n{names}",
+        f"peak GPUs\n{escape(names)}",
         "SLO\nmet",
         "idle\nR/T",
         "cost/\nbound",

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TypeVar
 
 from instances.errors import FleetPlannerError, InputError
 
@@ -23,9 +23,13 @@ __all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "Reporter", "guarded"]
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 _EXIT_INTERRUPTED = 130
-_EXIT_TERMINATED = 143
 #: Progress is shown only for work that takes longer than this, seconds.
 _QUIET_FOR_S = 1.0
+
+#: Signals that end a command in order: files are whole or not there.
+_ENDING: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,11 +59,15 @@ class Reporter:
     def note(self, text: str) -> None:
         """Say something useful, unless quiet."""
         if not self._quiet:
-            self._console().print(text, style="dim", markup=False)
+            self._say(text, "dim")
 
     def warn(self, text: str) -> None:
         """Say something that must not be missed."""
-        self._console().print(f"warning: {text}", style="yellow", markup=False)
+        self._say(f"warning: {text}", "yellow")
+
+    def _say(self, text: str, style: str) -> None:
+        with contextlib.suppress(OSError):  # words that cannot be said must not cost the answer
+            self._console().print(text, style=style, markup=False)
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
@@ -106,8 +114,10 @@ class Reporter:
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    for line in text.splitlines() or [""]:
-        sys.stderr.write(f"error: {line}\n")
+    with contextlib.suppress(OSError):  # a full disk under stderr must not change the exit code
+        for line in text.splitlines() or [""]:
+            sys.stderr.write(f"error: {line}\n")
+        sys.stderr.flush()
     sys.exit(code)
 
 
@@ -118,13 +128,16 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """
 
     def terminate(signum: int, frame: FrameType | None) -> None:
-        sys.exit(_EXIT_TERMINATED)
+        sys.exit(128 + signum)
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        before = None
+        before: dict[int, Any] = {}
         with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
-            before = signal.signal(signal.SIGTERM, terminate)
+            before = {n: signal.signal(n, terminate) for n in _ENDING}
+        # a closed stream is a silent one: words that nobody hears must not cost the answer
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         try:
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(errors="backslashreplace")
@@ -137,6 +150,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _fail(str(error), EXIT_FAILED)
         except KeyboardInterrupt:
             _fail("Interrupted. Files are written whole or not at all.", _EXIT_INTERRUPTED)
+        except MemoryError:
+            _fail("Not enough memory for this input.", EXIT_FAILED)
         except OSError as error:
             # standard output is gone: quietly when its reader left (plan | head), else in words;
             # into the void with the rest, or Python would fail once more at exit
@@ -145,7 +160,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
                 sys.exit(EXIT_FAILED)
             _fail(f"{error.filename or 'standard output'}: {error.strerror}.", EXIT_FAILED)
         finally:
-            if before is not None:
-                signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return run

@@ -70,6 +70,10 @@ def test_every_file_the_readme_names_is_there() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+def test_no_placeholder_is_left() -> None:
+    assert re.findall(r"\b[A-Z]+_(?:TABLE|TIME)\b", README.read_text("utf-8")) == []
+
+
 def main() -> None:
     """Renew the blocks."""
     text = README.read_text("utf-8")

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from instances.catalog import catalog_path
 from instances.checker import check_group
-from instances.generate import production
+from instances.generate import production, profiles
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Limits
@@ -158,6 +158,7 @@ def main() -> None:
     console = Console(width=150)
     jobs = {
         "large-2000": read_trace(catalog_path("large-2000")).jobs,
+        "mixed profiles": profiles(n_jobs=2000, seed=0),
         "gangs 1/2/4": production(n_jobs=2000, seed=0, concurrent=True, gangs=True),
     }
     print_steady(console, jobs, 1_000 if quick else 5_000)

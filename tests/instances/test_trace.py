@@ -60,7 +60,7 @@ def jobs():
     table = JobTable.from_jobs(
         [
             Job(job_id="007", rollout_s=100.1, train_s=1 / 3, slo=1.0, sync_s=5.88, sync_gb=14.0),
-            Job(job_id='#a, "b"', rollout_s=1e-300, train_s=1e300, slo=1e5, mode="async"),
+            Job(job_id='#a, "b"', rollout_s=1e-300, train_s=1e12, slo=1e5, mode="async"),
             Job(
                 job_id="é漢🙂", rollout_s=5e-324, train_s=2.0, slo=1.1, arrival_s=1e9, train_nodes=3
             ),
@@ -134,7 +134,7 @@ def test_estimates_come_back_as_estimates(tmp_path):
     assert read_trace(tmp_path / "b.csv", slow).jobs.sync_s[0] > jobs.sync_s[0]
 
 
-positive = st.floats(1e-300, 1e300)
+positive = st.floats(1e-300, 1e12, exclude_max=True)
 zero_up = st.floats(0, 1000)
 no_surrogates = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 printable = st.characters(exclude_categories=["Cs", "Cc"])
@@ -158,9 +158,9 @@ def tables(draw):
     phases = st.floats(1e-3, 1e9)
     return JobTable(
         job_id=tuple(names),
-        arrival_s=sorted(column(st.one_of(st.just(0.0), st.floats(0, 1e300)))),
-        duration_s=column(st.floats(1e-200, 1e200)),
-        slo=column(st.floats(1, 1e200)),
+        arrival_s=sorted(column(st.one_of(st.just(0.0), st.floats(0, 1e10)))),
+        duration_s=column(st.floats(1e-200, 1e12)),
+        slo=column(st.floats(1, 1e12)),
         rollout_s=column(phases),
         train_s=column(phases),
         train_switch_s=column(zero_up),
@@ -202,7 +202,7 @@ def test_the_typed_and_the_text_reading_never_disagree(rows):
     )
     for i, row in enumerate(rows):
         quoted = ",".join(f'"{cell}"' if "," in cell else cell for cell in row)
-        text += f"j{i},0,3600,1.5,1e308,50,7,{quoted}\n"
+        text += f"j{i},0,3600,1.5,1e12,50,7,{quoted}\n"
     raw = trace_io.CsvText(text.encode(), "t.csv")
     results = []
     for typed in (True, False):

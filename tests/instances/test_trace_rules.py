@@ -78,7 +78,12 @@ CELLS = [
         "2400",
         "Expected train_state_gb <= 2000 (host DRAM of one H800 node), got '2400'",
     ),
-    ("slo", "1e308", "Expected a finite deadline slo x solo_s, got '1e308'"),
+    ("slo", "1e308", "Expected slo <= 1e+12, got '1e308'"),
+    (
+        "arrival_s",
+        "1790000000000",
+        "Expected arrival_s <= 1e+10 (seconds, not milliseconds), got '1790000000000'",
+    ),
 ]
 
 
@@ -251,8 +256,8 @@ def test_iterations_of_a_one_step_job_use_its_own_iteration_time(read):
 
 def test_iterations_that_overflow(refused):
     error = refused(csv_text({"iterations": "1e308", "duration_s": ""}))
-    assert "a finite duration and number of iterations, got '1e308'" in str(error)
-    row = {"duration_s": "1e308", "rollout_s": "1e-9", "train_s": "1e-9", "sync_s": "0"}
+    assert "Expected iterations <= 1e+12, got '1e308'" in str(error)
+    row = {"duration_s": "1e12", "rollout_s": "1e-300", "train_s": "1e-300", "sync_s": "0"}
     assert "a finite duration and number of iterations" in str(refused(csv_text(row)))
 
 

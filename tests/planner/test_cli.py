@@ -256,7 +256,7 @@ REFUSED: dict[str, tuple[tuple[str | Path, ...], tuple[str, ...]]] = {
     "option": ((*SHOP, "--polcy", "weave"), ("--polcy", "--policy")),
     "value": ((*SHOP, "--max-group-size", "five"), ("--max-group-size",)),
     "range": ((*SHOP, "--max-group-size", "-1"), ("--max-group-size",)),
-    "factor": ((*SHOP, "--colocated-factor", "nan"), ("colocated_factor > 0, got nan",)),
+    "factor": ((*SHOP, "--colocated-factor", "nan"), ("colocated_factor > 0 and <= 1e+06, got",)),
     "cluster": ((*SHOP, "--cluster", "absent.toml"), ("absent.toml", "No such file")),
     "command": (("pln",), ("pln",)),
     "check no file": (("check", "absent.json"), ("absent.json", "No such file")),

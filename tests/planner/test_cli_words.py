@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import random
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from builders import job_of, options_of, table_of
-from command_line import OPEN_SHOP, invoke, ok, refused, write
+from command_line import OPEN_SHOP, command, environment, invoke, ok, refused, write
 from instances.catalog import catalog_path
 from instances.checker import check_plan
 from instances.errors import InputError
 from instances.jobs import Job
+from models.period import GroupShape, construct, lower_bound_s
 from planner.placer import Placer
 from planner.replay import replay
 
@@ -137,3 +141,79 @@ def test_a_device_that_never_ends_is_no_input(words: tuple[str | Path, ...], fol
         pytest.skip("no /dev/zero on this system")
     (folder / "x.csv").symlink_to("/dev/zero")  # a trace is known by its suffix
     refused(invoke(*words, "x.csv"), "x.csv: Expected a file, got a device.")
+
+
+def test_out_may_be_a_folder_whose_parent_is_somebody_elses(folder: Path) -> None:
+    """A mount point, say: nothing is staged beside it."""
+    (folder / "o").mkdir()
+    folder.chmod(0o555)
+    try:
+        ok("plan", "--trace", OPEN_SHOP, "--out", "o")
+    finally:
+        folder.chmod(0o755)
+    assert sorted(p.name for p in (folder / "o").iterdir()) == [
+        "jobs.csv",
+        "plan.json",
+        "timeline.csv",
+    ]
+
+
+def test_a_carriage_return_in_a_column_stays_in_its_cell(folder: Path) -> None:
+    text = MEASURED.replace("sync_s\n", "sync_s,note\n").replace(",42\n", ',42,"x\ry"\n')
+    (folder / "t.csv").write_text(text, newline="")
+    ok("plan", "--trace", "t.csv", "--out", "o")
+    with open(folder / "o" / "jobs.csv", newline="", encoding="utf-8") as handle:
+        notes = {row["note"] for row in csv.DictReader(handle)}
+    assert notes == {"x\ry"}
+
+
+def test_gpu_names_are_no_markup(folder: Path) -> None:
+    cluster = write(folder / "c.toml", '[rollout]\ngpu = "[/a]"\n[train]\ngpu = "[b]"\n')
+    got = ok("plan", "--trace", OPEN_SHOP, "--cluster", cluster, "--baselines", "solo")
+    assert "[/a]+[b]" in got.out
+
+
+def test_columns_zero_is_no_width(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "weave needs at most" in ok("plan", "--trace", OPEN_SHOP).out
+
+
+def test_closed_streams_cost_neither_answer_nor_exit_code(folder: Path) -> None:
+    line = " ".join(f"'{word}'" for word in command("plan", "--trace", PRODUCTION, "--json"))
+    bad = " ".join(f"'{word}'" for word in command("plan", "--trace", "absent.csv"))
+    for words, code in ((f"{line} 2>&-", 0), (f"{bad} 2>&-", 2), (f"{line} >&-", 0)):
+        done = subprocess.run(
+            ["sh", "-c", words], cwd=folder, env=environment(), capture_output=True, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == code, words
+        assert b"Traceback" not in done.stderr
+        assert bool(done.stdout) == (words == f"{line} 2>&-")
+
+
+def test_arrivals_counted_from_1970_miss_no_slo() -> None:
+    """Moments near 1.7e9 s resolve 2.4e-7 s: short jobs of slo 1 are not missed by it."""
+    rng = random.Random(1)
+    jobs = table_of(
+        *(
+            job_of(f"j{i}", 1, 1, 1.0, arrival_s=1.7e9 + i * 37.1, duration_s=rng.uniform(10, 120))
+            for i in range(60)
+        )
+    )
+    for policy in ("weave", "solo"):
+        assert replay(jobs, policy, options_of()).slo_attainment == 1.0
+
+
+def test_a_schedule_never_exceeds_its_limit() -> None:
+    """Phases that are nothing beside the period may be read in another order: never longer."""
+    rng = random.Random(3)
+    for _ in range(400):
+        n = rng.randint(3, 6)
+        sizes = (1e-6, 1e-3, 1.0, 1e3, 1e6)
+        p, q = (tuple(rng.choice(sizes) for _ in range(n)) for _ in range(2))
+        rollout = tuple((rng.randrange(2),) for _ in range(n))
+        train = tuple((rng.randrange(2),) for _ in range(n))
+        shape = GroupShape(p, q, (0.0,) * n, rollout, train, (1,) * n)
+        limit = rng.choice((1.0, 1.5, 3.0)) * lower_bound_s(shape)
+        schedule = construct(shape, limit_s=limit)
+        assert schedule is None or schedule.period_s <= limit * (1 + 1e-9)
