@@ -391,8 +391,11 @@ class _Check:
         for level in ("p50", "p95"):
             floor = self.values[name.replace("_s", f"_{level}_s")]
             seconds = np.fmax(seconds, floor)
-        unusable = mask & ~(np.isfinite(seconds) & (seconds > 0))
-        rule, got = f"a finite estimate of {name} > 0", lambda i: plain(float(seconds[i]))
+        unusable = mask & ~((seconds > 0) & (seconds <= MAX_NUMBER))
+        rule, got = (
+            f"an estimate of {name} > 0 and <= {MAX_NUMBER:g}",
+            lambda i: plain(float(seconds[i])),
+        )
         self.report(unusable, "max_tokens", rule, got=got)
         self.values[name] = np.where(mask & ~unusable, seconds, self.values[name])
         self.estimated[name] = mask

@@ -60,6 +60,7 @@ __all__ = [
     "lower_bound_s",
     "open_shop",
     "order_of",
+    "tightened",
 ]
 
 #: Orders of the shared node, and of every other node, tried by "one node first".
@@ -229,7 +230,7 @@ def construct(
     if starts is None:
         return None
     best = Schedule(period_s=limit, starts_s=starts, bound_s=bound)
-    best = min(best, _tightened(shape, best), key=lambda schedule: schedule.period_s)
+    best = tightened(shape, best)
     for _ in range(refine):
         if best.at_bound:
             break
@@ -238,21 +239,23 @@ def construct(
         if starts is None:
             break
         found = Schedule(period_s=middle, starts_s=starts, bound_s=bound)
-        best = min(found, _tightened(shape, found), key=lambda schedule: schedule.period_s)
+        best = tightened(shape, found)
     return best
 
 
-def _tightened(shape: GroupShape, schedule: Schedule) -> Schedule:
-    """Return the least period of a schedule's orders, or the schedule itself.
+def tightened(shape: GroupShape, schedule: Schedule) -> Schedule:
+    """Return the least period of a schedule's orders and laps, never a longer one.
 
     Phases that are nothing beside the period (by round-off at the same instant as others) may
-    be read in another order than they were laid out in, one that is longer or contradictory.
+    be read in another order than they were laid out in, one that is longer or contradictory;
+    the schedule itself is returned then.
     """
     try:
         order = order_of(shape, schedule.period_s, schedule.starts_s)
-        return least_period(shape, order, start_s=schedule.bound_s)
+        shorter = least_period(shape, order, start_s=schedule.bound_s)
     except InputError:
         return schedule
+    return shorter if shorter.period_s < schedule.period_s else schedule
 
 
 def _serial_seconds(shape: GroupShape) -> float:

@@ -39,8 +39,8 @@ from instances.errors import InfeasibleError, InputError, UnsupportedError, did_
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
-from models.group_shape import GroupShape
-from models.period import construct, least_period, order_of
+from models.group_shape import GroupShape, Schedule, lower_bound_s
+from models.period import construct, tightened
 from planner.candidates import EPS, CandidateFinder, Slate
 from planner.fleet_state import ABSENT, FleetState
 from planner.group_state import GroupState
@@ -239,7 +239,8 @@ class Placer:
                 state, shape = found
                 cost = float(lower[i])
                 if not self._per_hour:
-                    cost = self._cost(state) - self._cost(self._fleet.slot(slot).state)
+                    before = self._usd_per_iteration(self._fleet.slot(slot).state)
+                    cost = self._usd_per_iteration(state) - before
                 if cost < least - EPS or (best is None and cost <= least + EPS):
                     best, least = (slot, state, shape, slate.kind), cost
                 if self._per_hour:
@@ -342,10 +343,9 @@ class Placer:
             len(state.rollout_nodes) * self._usd_rollout + len(state.train_nodes) * self._usd_train
         )
 
-    def _cost(self, state: GroupState) -> float:
-        """Return what the objective minimises of one group."""
-        usd = self._usd_per_hour(state)
-        return usd if self._per_hour else usd * state.period_s / 3600.0
+    def _usd_per_iteration(self, state: GroupState) -> float:
+        """Return what one iteration of every member costs, $: the per-iteration objective."""
+        return self._usd_per_hour(state) * state.period_s / 3600.0
 
     # -- departure ----------------------------------------------------------------------
 
@@ -373,8 +373,10 @@ class Placer:
         shape = state.shape()
         schedule = construct(shape, limit_s=state.period_s)
         if schedule is None:
-            order = order_of(shape, state.period_s, state.starts_s)
-            schedule = least_period(shape, order)
+            held = Schedule(
+                period_s=state.period_s, starts_s=state.starts_s, bound_s=lower_bound_s(shape)
+            )
+            schedule = tightened(shape, held)
         state = replace(state, period_s=schedule.period_s, starts_s=schedule.starts_s)
         self._fleet.put(index, state, shape)
         return state

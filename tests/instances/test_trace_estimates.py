@@ -190,6 +190,15 @@ def test_a_model_that_does_not_fit_is_a_fault_of_its_row(refused, read):
     ]
 
 
+def test_an_estimate_that_is_no_number_is_a_fault(refused):
+    huge = {"prompts_per_step": "1e12", "samples_per_prompt": "1e12"}
+    error = refused(csv_text({**BATCH, **huge}, without=PHASE_COLUMNS))
+    assert [m.partition(", got")[0] for m in messages(error)] == [
+        "Expected an estimate of rollout_s > 0 and <= 1e+12",
+        "Expected an estimate of train_s > 0 and <= 1e+12",
+    ]
+
+
 def test_a_batch_beyond_all_numbers_is_a_fault(refused):
     error = refused(csv_text({**BATCH, "prompts_per_step": "1e308"}, without=PHASE_COLUMNS))
     assert "Expected prompts_per_step <= 1e+12, got '1e308'" in str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import pairwise, permutations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from models.period import GroupShape, construct, insert
+from models.period import GroupShape, Schedule, construct, insert, tightened
 from oracles.least_period import Data, verify
 from oracles.least_period import lower_bound as oracle_lower_bound
 from period_cases import (
@@ -340,3 +341,25 @@ def test_an_exact_fit_is_not_lost_to_round_off(thirds: tuple[float, float, float
             assert schedule is not None
             assert schedule.period_s == pytest.approx(1.0, rel=1e-12)
             synced.assert_valid(schedule, 1.0)
+
+
+def test_tightening_never_lengthens_a_schedule() -> None:
+    """Phases that are nothing beside the period may be read in another order than laid out."""
+    rng = random.Random(5)
+    shorter = 0
+    for _ in range(500):
+        n = rng.randint(2, 6)
+        p, q = (tuple(rng.choice((1e-6, 1e-3, 1.0, 1e3, 1e6)) for _ in range(n)) for _ in range(2))
+        pins = [tuple((rng.randrange(2),) for _ in range(n)) for _ in range(2)]
+        shape = GroupShape(p, q, (0.0,) * n, pins[0], pins[1], (1,) * n)
+        loose = construct(shape, limit_s=4 * sum(p + q), orders=1, refine=0)
+        assert loose is not None
+        held = Schedule(
+            period_s=2 * loose.period_s,
+            starts_s=tuple(tuple((2 * x, 2 * y) for x, y in job) for job in loose.starts_s),
+            bound_s=loose.bound_s,
+        )
+        found = tightened(shape, held)
+        assert found.period_s <= held.period_s
+        shorter += found.period_s < held.period_s
+    assert shorter > 400
