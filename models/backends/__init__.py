@@ -1,0 +1,1 @@
+"""The only place with solve calls, solver options and solver statuses."""

@@ -1,0 +1,601 @@
+"""Least-cost choice of groups that cover all jobs: LP bounds, cuts, diving, branch and bound.
+
+Sets and parameters
+-------------------
+jobs ``j``; columns (groups) ``g`` on ``n^R_g`` rollout and ``n^T_g`` train nodes; prices ``c^P``
+of a node, $/h; fleet caps ``F^P``. The *lead* pool ``L`` is the dearer one, the *lag* pool
+``K`` the other.
+
+Problem
+-------
+``min sum_g (c^R n^R_g + c^T n^T_g) z_g`` over ``z_g in {0,1}`` with ``sum_{g holds j} z_g >= 1``
+for every job and ``sum_g n^P_g z_g <= F^P``.
+
+Method
+------
+A cost is ``c^L t + c^K a`` for whole totals ``t`` of lead and ``a`` of lag nodes, and the LP
+relaxation is weak mostly because it mixes fractional totals. So the totals are branched on
+first, best bound first (:class:`_Search`):
+
+1. an *interval* of ``t`` has the LP bound of the covering LP with ``t`` in the interval; popped,
+   it is split at the LP's ``t``;
+2. a single ``t`` has the least ``a`` by LP with at most ``t`` lead nodes, rounded up: a *pair*
+   ``(t, a)``, whose price is a bound;
+3. a pair popped is *decided*: is there a cover within ``t`` and ``a``? Columns whose reduced cost
+   exceeds ``a`` minus the LP value are in none: they are left out. A dive (fix the largest
+   fractional column, solve again, a few times back) looks for one. Chvatal-Gomory cuts on
+   three jobs, half the sum of their rows rounded up, ``sum_g ceil(k_g / 2) z_g >= 2`` with
+   ``k_g`` the number of the three in ``g``, raise the LP value, and so leave out more. What
+   is left goes to branch and bound. A pair without a cover becomes ``(t, a + 1)``; the first
+   with one is optimal.
+
+The LPs are solved by pricing the columns against a part of them (sifting). At any moment the
+least price in the queue is a valid bound, and the best cover found so far is held.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import combinations
+from math import ceil, inf
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from models.backends.highs_model import INFINITY, VERSION, Ended, HighsModel
+from models.options import Deadline, OutOfTimeError
+
+__all__ = ["VERSION", "Cover", "CoverProblem", "Ending", "solve_cover"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+#: Slack of whole numbers and reduced costs, in nodes.
+_EPS: Final = 1e-6
+#: Columns priced in at once, cuts added at once, rounds of cuts, cuts a job may be in at once.
+_PRICED: Final = 300
+_CUTS: Final = 100
+_ROUNDS: Final = 10
+_CUTS_PER_JOB: Final = 6
+#: Cuts violated by less are left out; a round that gains less nodes ends the rounds.
+_VIOLATION: Final = 1e-3
+_GAIN: Final = 2e-3
+#: Steps back of a dive before it gives up, and dives with perturbed choices.
+_STEPS_BACK: Final = (10, 20)
+_DIVES: Final = 3
+
+
+class Ending(StrEnum):
+    """Why the choice stopped."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    TIME = "time"
+    NODES = "nodes"
+    INTERRUPT = "interrupt"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverProblem:
+    """The columns.
+
+    Attributes
+    ----------
+    n_jobs : int
+    members : (m, k) int64
+        Job indices of each group, padded with -1.
+    nodes : (m, 2) int64
+        Rollout and train nodes.
+    usd : (float, float)
+        Price of a rollout and of a train node, $/h.
+    caps : (int or None, int or None)
+        Most nodes of each pool.
+    """
+
+    n_jobs: int
+    members: IntArray
+    nodes: IntArray
+    usd: tuple[float, float]
+    caps: tuple[int | None, int | None] = (None, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cover:
+    """What was found.
+
+    Attributes
+    ----------
+    chosen : tuple of int or None
+        Columns of the best cover found, cheaper than the incumbent given; ``None`` if none.
+    bound_usd : float
+        No cover costs less, $/h; infinite when there is none at all.
+    """
+
+    ending: Ending
+    chosen: tuple[int, ...] | None
+    bound_usd: float
+    counts: dict[str, int]
+    status: str
+
+
+def solve_cover(
+    problem: CoverProblem,
+    deadline: Deadline,
+    *,
+    incumbent_usd: float | None = None,
+    node_limit: int | None = None,
+    seed: int = 0,
+    progress: Callable[[float, float | None], None] | None = None,
+) -> Cover:
+    """Return a proved least-cost cover, or the best one and the best bound at a limit.
+
+    Parameters
+    ----------
+    deadline : Deadline
+        When to stop.
+    incumbent_usd : float, optional
+        Cost of a cover already held; only cheaper ones are looked for.
+    node_limit : int, optional
+        Branch-and-bound nodes of HiGHS in all.
+    seed : int
+        Of HiGHS, and of perturbed dives.
+    progress : callable, optional
+        Called with (bound, best cost or None), $/h.
+    """
+    return _Search(problem, deadline, incumbent_usd, node_limit, seed, progress).run()
+
+
+class _StoppedError(Exception):
+    """A limit or Ctrl-C."""
+
+    def __init__(self, ending: Ending, status: str = "") -> None:
+        super().__init__(ending)
+        self.ending = ending
+        self.status = status
+
+
+class _Relaxation:
+    """The covering LP over a part of the columns, with cuts, in the units of its objective.
+
+    Rows: jobs, lead nodes, lag nodes, cuts. Columns: two artificials on lead nodes and one per
+    job, then the groups priced in so far.
+    """
+
+    def __init__(self, problem: CoverProblem, lead: int, deadline: Deadline, seed: int) -> None:
+        self.n = problem.n_jobs
+        self.deadline = deadline
+        self.lead = problem.nodes[:, lead].astype(np.float64)
+        self.lag = problem.nodes[:, 1 - lead].astype(np.float64)
+        self.padded = np.where(problem.members >= 0, problem.members, self.n)
+        m = len(problem.members)
+        self.holds = np.zeros((self.n + 1, m), dtype=np.int8)
+        for column in range(self.padded.shape[1]):
+            self.holds[self.padded[:, column], np.arange(m)] = 1
+        self.holds[self.n] = 0
+        self.n_artificial = 2 + self.n
+        self.position = np.full(m, -1, dtype=np.int64)
+        self.columns: IntArray = np.zeros(0, dtype=np.int64)
+        self.alive: BoolArray = np.ones(m, dtype=np.bool_)
+        self.cuts: IntArray = np.zeros((0, 3), dtype=np.int64)
+        self.cost: FloatArray = np.zeros(m)
+        self.lps = 0
+        self.model = HighsModel(seed=seed)
+        most_lag = problem.caps[1 - lead]
+        lower = np.append(np.ones(self.n), [0.0, -INFINITY])
+        upper = np.append(
+            np.full(self.n, INFINITY), [INFINITY, INFINITY if most_lag is None else float(most_lag)]
+        )
+        self.model.add_rows(lower, upper)
+        artificial = np.zeros((self.n_artificial, self.n + 2))
+        artificial[0, self.n], artificial[1, self.n] = 1.0, -1.0
+        artificial[2:, : self.n] = np.eye(self.n)
+        self.model.add_columns(np.zeros(self.n_artificial), artificial)
+        self.value = 0.0
+        self.x: FloatArray = np.zeros(0)
+        self.duals: FloatArray = np.zeros(0)
+        self.reduced: FloatArray = np.zeros(m)
+
+    def objective(self, lead: float, lag: float) -> None:
+        """Set the price of lead and of lag nodes."""
+        self.cost = lead * self.lead + lag * self.lag
+        penalty = 1e3 * max(float(self.cost.max(initial=0.0)), 1.0)
+        self.model.costs(np.arange(self.n_artificial), np.full(self.n_artificial, penalty))
+        if len(self.columns):
+            self.model.costs(self.position[self.columns], self.cost[self.columns])
+
+    def within(self, least: float, most: float) -> None:
+        """Bound the lead nodes."""
+        self.model.row_bounds(self.n, least, most)
+
+    def leave_out(self, alive: BoolArray) -> None:
+        """Let only these columns be used."""
+        changed = self.columns[self.alive[self.columns] != alive[self.columns]]
+        self.alive = alive.copy()
+        if len(changed):
+            self.model.column_bounds(
+                self.position[changed],
+                np.zeros(len(changed)),
+                np.where(alive[changed], INFINITY, 0.0),
+            )
+
+    def in_cuts(self, columns: IntArray, cuts: IntArray) -> FloatArray:
+        """Return coefficients ``ceil(k / 2)``, shape ``(columns, cuts)``."""
+        holds = self.holds[:, columns]
+        k = holds[cuts[:, 0]] + holds[cuts[:, 1]] + holds[cuts[:, 2]]
+        return ((k + 1) >> 1).T.astype(np.float64)
+
+    def price_in(self, columns: IntArray) -> None:
+        """Add columns that are not there yet."""
+        columns = columns[self.position[columns] < 0]
+        if not len(columns):
+            return
+        matrix = np.concatenate(
+            [
+                self.holds[: self.n, columns].T.astype(np.float64),
+                self.lead[columns][:, None],
+                self.lag[columns][:, None],
+                self.in_cuts(columns, self.cuts),
+            ],
+            axis=1,
+        )
+        self.model.add_columns(self.cost[columns], matrix)
+        self.position[columns] = self.n_artificial + len(self.columns) + np.arange(len(columns))
+        self.columns = np.concatenate([self.columns, columns])
+
+    def _reduced_costs(self) -> FloatArray:
+        y = self.duals
+        out: FloatArray = self.cost - self.lead * y[self.n] - self.lag * y[self.n + 1]
+        out -= np.append(y[: self.n], 0.0)[self.padded].sum(axis=1)
+        for cut in np.flatnonzero(y[self.n + 2 :] > 1e-12):
+            a, b, c = self.cuts[cut]
+            k = (self.holds[a] + self.holds[b] + self.holds[c] + 1) >> 1
+            out -= y[self.n + 2 + cut] * k
+        return out
+
+    def solve(self) -> float:
+        """Return the LP value over all columns that may be used; infinite if infeasible."""
+        while True:
+            self.deadline.check()
+            ended = self.model.run(self.deadline.remaining_s())
+            self.lps += 1
+            if ended is not Ended.OPTIMAL:
+                raise _StoppedError(Ending(ended.value), self.model.status)
+            self.duals = self.model.duals()
+            self.reduced = self._reduced_costs()
+            eps = 1e-9 * max(1.0, float(self.cost.max(initial=0.0)))
+            missing = np.flatnonzero(
+                (self.reduced < -eps - 1e-7) & self.alive & (self.position < 0)
+            )
+            if not len(missing):
+                break
+            order = np.argsort(self.reduced[missing], kind="stable")
+            self.price_in(missing[order[:_PRICED]])
+        values = self.model.values()
+        self.x = values[self.n_artificial :]
+        feasible = float(values[: self.n_artificial].max(initial=0.0)) < _EPS
+        self.value = self.model.objective if feasible else inf
+        return self.value
+
+    def whole(self) -> bool:
+        """Return whether the solution is whole."""
+        return bool((np.abs(self.x - np.round(self.x)) < _EPS).all())
+
+    def chosen(self) -> tuple[int, ...]:
+        """Return the columns of a whole solution."""
+        return tuple(sorted(self.columns[self.x > 0.5].tolist()))
+
+    def violated(self) -> IntArray:
+        """Return the most violated cuts, ``(cuts, 3)`` jobs, few of them on one job."""
+        n, used = self.n, np.flatnonzero(self.x > 1e-7)
+        x, columns = self.x[used], self.columns[used]
+        holds = self.holds[:n, columns].T.astype(np.float64)
+        pairs = (holds * x[:, None]).T @ holds
+        single = np.diag(pairs)
+        # sum ceil(k/2) x = those that hold some of the three + those that hold all
+        left = single[:, None, None] + single[None, :, None] + single[None, None, :]
+        left -= pairs[:, :, None] + pairs[:, None, :] + pairs[None, :, :]
+        for column, weight in zip(columns, x, strict=True):
+            jobs = np.flatnonzero(self.holds[:n, column])
+            for three in combinations(jobs.tolist(), 3):
+                left[three] += 2 * weight
+        rows = np.array(list(combinations(range(n), 3)), dtype=np.int64).reshape(-1, 3)
+        value = left[rows[:, 0], rows[:, 1], rows[:, 2]]
+        found = np.flatnonzero(value < 2 - _VIOLATION)
+        count = np.zeros(n, dtype=np.int64)
+        out = []
+        for row in found[np.argsort(value[found], kind="stable")]:
+            if (count[rows[row]] < _CUTS_PER_JOB).all():
+                out.append(rows[row])
+                count[rows[row]] += 1
+            if len(out) >= _CUTS:
+                break
+        return np.array(out, dtype=np.int64).reshape(-1, 3)
+
+    def add_cuts(self, cuts: IntArray) -> None:
+        """Add cuts; those that are slack are deleted first."""
+        slack = np.flatnonzero(self.duals[self.n + 2 :] < 1e-9)
+        if len(slack):
+            self.model.delete_rows(slack + self.n + 2)
+            self.cuts = np.delete(self.cuts, slack, axis=0)
+        matrix = np.zeros((len(cuts), self.n_artificial + len(self.columns)))
+        matrix[:, self.n_artificial :] = self.in_cuts(self.columns, cuts).T
+        self.model.add_rows(np.full(len(cuts), 2.0), np.full(len(cuts), INFINITY), matrix)
+        self.cuts = np.concatenate([self.cuts, cuts])
+
+    def dive(
+        self, most: float, steps_back: int, rng: np.random.Generator | None
+    ) -> tuple[int, ...] | None:
+        """Return a cover of value at most ``most``, by fixing the largest fractional columns."""
+        fixed: list[int] = []
+        banned: list[int] = []
+        try:
+            while True:
+                value = self.solve()
+                if value < inf and value <= most + _EPS:
+                    fractional = np.where((self.x > _EPS) & (self.x < 1 - _EPS), self.x, 0.0)
+                    if not fractional.any():
+                        return self.chosen()
+                    if rng is not None:
+                        fractional = fractional * (1 + 0.3 * rng.random(len(fractional)))
+                    at = int(np.argmax(fractional))
+                    self._fix(at, 1.0, 1.0)
+                    fixed.append(at)
+                elif len(banned) >= steps_back or not fixed:
+                    return None
+                else:
+                    at = fixed.pop()
+                    self._fix(at, 0.0, 0.0)
+                    self.alive[self.columns[at]] = False
+                    banned.append(at)
+        finally:
+            for at in fixed + banned:
+                self._fix(at, 0.0, INFINITY)
+            self.alive[self.columns[banned]] = True
+
+    def _fix(self, at: int, lower: float, upper: float) -> None:
+        column = np.array([self.n_artificial + at])
+        self.model.column_bounds(column, np.array([lower]), np.array([upper]))
+
+
+@dataclass(order=True)
+class _Node:
+    """An interval of lead nodes ``least..most``, or a pair ``(least, lag)`` when ``lag >= 0``."""
+
+    usd: float
+    least: int
+    most: int = field(compare=False, default=0)
+    lag: int = field(compare=False, default=-1)
+    total: float = field(compare=False, default=0.0)
+
+
+class _Search:
+    """Best-first search over totals of nodes (module docstring)."""
+
+    def __init__(
+        self,
+        problem: CoverProblem,
+        deadline: Deadline,
+        incumbent_usd: float | None,
+        node_limit: int | None,
+        seed: int,
+        progress: Callable[[float, float | None], None] | None,
+    ) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.best_usd = inf if incumbent_usd is None else incumbent_usd
+        self.best: tuple[int, ...] | None = None
+        self.nodes_left = node_limit
+        self.seed = seed
+        self.progress = progress
+        lead = 1 if problem.usd[1] >= problem.usd[0] else 0
+        self.lead = lead
+        self.usd_lead, self.usd_lag = problem.usd[lead], problem.usd[1 - lead]
+        self.cap_lead, self.cap_lag = problem.caps[lead], problem.caps[1 - lead]
+        self.heap: list[_Node] = []
+        self.undecided = inf  # least price of a pair given up
+        self.counts = {
+            "columns": len(problem.members),
+            "left": 0,
+            "cuts": 0,
+            "pairs": 0,
+            "nodes": 0,
+        }
+        self.working = 0.0  # price of the node that is being worked on
+        self.stopped: _StoppedError | None = None
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def run(self) -> Cover:
+        """Search until proved or stopped."""
+        n = self.problem.n_jobs
+        if n == 0:
+            return self._answer(Ending.OPTIMAL, 0.0, ())
+        covered = np.zeros(n + 1, dtype=np.bool_)
+        covered[self.problem.members] = True
+        if not covered[:n].all():
+            return self._answer(Ending.INFEASIBLE, inf, None)
+        try:
+            self.lp = _Relaxation(self.problem, self.lead, self.deadline, self.seed)
+            sizes = (self.problem.members >= 0).sum(axis=1)
+            self.everything = np.ones(len(sizes), dtype=np.bool_)
+            self.lp.price_in(np.flatnonzero(sizes <= 2))
+            most = int(self.lp.lead.sum()) if self.cap_lead is None else self.cap_lead
+            self._interval(0, most)
+            self.working = inf
+            self._loop()
+        except _StoppedError as stop:
+            self.stopped = stop
+        except OutOfTimeError:
+            self.stopped = _StoppedError(Ending.TIME)
+        except KeyboardInterrupt:
+            self.stopped = _StoppedError(Ending.INTERRUPT)
+        bound = min(self._open_usd(), self.best_usd)
+        if self.stopped is not None and bound < self.best_usd:
+            return self._answer(self.stopped.ending, bound, self.best, self.stopped.status)
+        if self.undecided < self.best_usd:
+            return self._answer(Ending.NODES, bound, self.best)
+        if self.best_usd == inf:
+            return self._answer(Ending.INFEASIBLE, inf, None)
+        return self._answer(Ending.OPTIMAL, self.best_usd, self.best)
+
+    def _open_usd(self) -> float:
+        """Return the least price not yet ruled out."""
+        return min(self.heap[0].usd if self.heap else inf, self.undecided, self.working)
+
+    def _loop(self) -> None:
+        while self.heap and self.heap[0].usd < self.best_usd * (1 - 1e-9):
+            node = heapq.heappop(self.heap)
+            self.working = node.usd
+            if self.progress is not None:
+                self.progress(self._open_usd(), None if self.best_usd == inf else self.best_usd)
+            if node.lag < 0:
+                self._split(node)
+            else:
+                self._decide(node)
+            self.working = inf
+
+    def _interval(self, least: int, most: int) -> None:
+        """Queue the totals ``least..most`` of lead nodes at their LP bound."""
+        if least > most:
+            return
+        self.lp.leave_out(self.everything)
+        self.lp.objective(self.usd_lead, self.usd_lag)
+        self.lp.within(least, most)
+        usd = self.lp.solve()
+        if usd < inf:
+            total = float(self.lp.x @ self.lp.lead[self.lp.columns])
+            heapq.heappush(self.heap, _Node(usd=usd, least=least, most=most, total=total))
+
+    def _split(self, node: _Node) -> None:
+        """Split an interval at the LP's total of lead nodes; queue that total as a pair."""
+        at = min(max(round(node.total), node.least), node.most)
+        self._interval(node.least, at - 1)
+        self._interval(at + 1, node.most)
+        value = self._single(at)
+        if value < inf:
+            self._pair(at, ceil(value - _EPS))
+            if self.best is None:  # something to hold, however dear
+                self._dive(inf, 0)
+
+    def _single(self, lead: int) -> float:
+        """Return the fewest lag nodes by LP with at most so many lead nodes."""
+        self.lp.leave_out(self.everything)
+        self.lp.objective(0.0, 1.0)
+        self.lp.within(0, lead)
+        return self.lp.solve()
+
+    def _pair(self, lead: int, lag: int) -> None:
+        if self.cap_lag is None or lag <= self.cap_lag:
+            usd = self.usd_lead * lead + self.usd_lag * lag
+            heapq.heappush(self.heap, _Node(usd=usd, least=lead, lag=lag))
+
+    # --- one pair ---------------------------------------------------------------------------
+
+    def _decide(self, node: _Node) -> None:
+        """Find a cover within the pair's totals, or rule the pair out."""
+        self.counts["pairs"] += 1
+        most = node.lag
+        value = self._single(node.least)
+        before = value
+        for round_ in range(_ROUNDS + 1):
+            if value > most + _EPS:
+                self._pair(node.least, most + 1)
+                return
+            self._leave_out(most - value)
+            if round_ == 0 and self._dive(most, _STEPS_BACK[0]):
+                return
+            value = self.lp.solve()
+            if value > most + _EPS:
+                continue
+            cuts = self.lp.violated()
+            if not len(cuts) or round_ == _ROUNDS:
+                break
+            self.lp.add_cuts(cuts)
+            self.counts["cuts"] += len(cuts)
+            value = self.lp.solve()
+            if round_ >= 2 and value - before < _GAIN:
+                break
+            before = value
+        if value > most + _EPS:
+            self._pair(node.least, most + 1)
+            return
+        self._leave_out(most - value)
+        for dive in range(_DIVES):
+            rng = np.random.default_rng((self.seed, dive))
+            if self._dive(most, _STEPS_BACK[1], rng):
+                return
+        self._branch(node)
+
+    def _leave_out(self, slack: float) -> None:
+        """Leave out the columns whose reduced cost exceeds what the pair has left."""
+        self.lp.leave_out(self.lp.alive & (self.lp.reduced <= slack + _EPS))
+
+    def _dive(self, most: float, steps_back: int, rng: np.random.Generator | None = None) -> bool:
+        found = self.lp.dive(most, steps_back, rng)
+        if found is not None:
+            self._hold(found)
+        return found is not None
+
+    def _hold(self, chosen: tuple[int, ...]) -> None:
+        """Keep a cover if it is the cheapest."""
+        nodes = self.problem.nodes[list(chosen)].sum(axis=0)
+        usd = float(nodes @ np.array(self.problem.usd))
+        if usd < self.best_usd * (1 - 1e-9):
+            self.best_usd, self.best = usd, chosen
+
+    def _branch(self, node: _Node) -> None:
+        """Decide a pair by branch and bound on the columns left."""
+        columns = np.flatnonzero(self.lp.alive)
+        self.counts["left"] = max(self.counts["left"], len(columns))
+        model = HighsModel(seed=self.seed, options={"mip_rel_gap": 0.0, "mip_abs_gap": 0.99})
+        if self.nodes_left is not None:
+            model.set("mip_max_nodes", self.nodes_left)
+        n, cuts = self.lp.n, self.lp.cuts
+        lower = np.concatenate([np.ones(n), [-INFINITY, -INFINITY], np.full(len(cuts), 2.0)])
+        upper = np.full(len(lower), INFINITY)
+        upper[n], upper[n + 1] = node.least, node.lag
+        model.add_rows(lower, upper)
+        matrix = np.concatenate(
+            [
+                self.lp.holds[:n, columns].T.astype(np.float64),
+                self.lp.lead[columns][:, None],
+                self.lp.lag[columns][:, None],
+                self.lp.in_cuts(columns, cuts),
+            ],
+            axis=1,
+        )
+        model.add_columns(self.lp.lag[columns], matrix, 1.0, whole=True)
+        self.deadline.check()
+        ended = model.run(self.deadline.remaining_s(), lp=False)
+        self.counts["nodes"] += model.nodes
+        if self.nodes_left is not None:
+            self.nodes_left = max(self.nodes_left - model.nodes, 0)
+        if ended is Ended.INFEASIBLE:
+            self._pair(node.least, node.lag + 1)
+            return
+        if model.holds_solution:
+            self._hold(tuple(columns[model.values() > 0.5].tolist()))
+            if ended is Ended.OPTIMAL:
+                return
+        self.undecided = min(self.undecided, node.usd)
+        if ended is Ended.NODES:
+            self._pair(node.least, node.lag + 1)  # a dearer cover may still be found
+            return
+        raise _StoppedError(Ending(ended.value), model.status)
+
+    def _answer(
+        self, ending: Ending, bound: float, chosen: tuple[int, ...] | None, status: str = ""
+    ) -> Cover:
+        return Cover(
+            ending=ending,
+            chosen=chosen,
+            bound_usd=bound,
+            counts=self.counts,
+            status=status or ending.value,
+        )

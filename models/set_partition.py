@@ -1,0 +1,274 @@
+"""Set partitioning: enumerate the groups worth having, then choose a least-cost cover by MILP.
+
+Sets and parameters
+-------------------
+``J`` jobs; ``G`` candidate groups ``g``, each a set of jobs on ``n^R_g`` rollout and ``n^T_g``
+train nodes; ``c^P`` the price of a node, ``c_g = c^R n^R_g + c^T n^T_g``; ``F^P`` fleet caps.
+
+Variables and constraints
+-------------------------
+``z_g in {0, 1}``; ``sum_{g holds j} z_g >= 1`` for every job; ``sum_g n^P_g z_g <= F^P``.
+
+Objective: ``min sum_g c_g z_g``, $/h. Covering instead of partitioning loses nothing: by
+heredity a job covered twice may leave either group (FORMULATION.md). The choice is made and
+proved by :mod:`models.covering`.
+
+Candidates. For single-node jobs in groups of at most five, every set that loads admit, on the
+fewest nodes loads admit (:mod:`models.single_node_sets`): a relaxation, so the least cover is a
+bound. Its groups are then decided exactly; a refuted one is replaced by the pairs with one node
+more, together with every candidate that holds it, and the choice is made again. For all other
+snapshots every candidate is decided beforehand (:mod:`models.candidate_groups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from models.candidate_groups import enumerate_groups
+from models.covering import VERSION, Cover, CoverProblem, Ending, solve_cover
+from models.group_cost import GroupCost, Nodes
+from models.options import Deadline, OutOfTimeError, SolveOptions
+from models.result import Result, SolverInfo, StoppedBy, first_incumbent, result_of, usd_of
+from models.single_node_sets import SetPool, is_for
+from models.snapshot import PlacedGroup, Snapshot
+
+__all__ = ["METHOD", "solve"]
+
+METHOD: Final = "set-partition"
+
+IntArray = npt.NDArray[np.int64]
+
+#: Why a method stopped, by why the choice of groups did.
+_STOPPED: Final = {
+    Ending.TIME: StoppedBy.TIME,
+    Ending.NODES: StoppedBy.NODES,
+    Ending.INTERRUPT: StoppedBy.INTERRUPT,
+}
+
+
+class _Candidates(Protocol):
+    """Where candidate groups come from."""
+
+    def arrays(self) -> tuple[IntArray, IntArray]:
+        """Return members, padded with -1, and nodes."""
+        ...
+
+    def refute(self, members: Sequence[int], nodes: Nodes) -> int:
+        """Replace every candidate that holds these jobs on no more nodes."""
+        ...
+
+
+class _Admitted:
+    """Sets that loads admit; decided when chosen."""
+
+    def __init__(self, snapshot: Snapshot, options: SolveOptions, deadline: Deadline) -> None:
+        self._pool = SetPool(snapshot, options, deadline)
+
+    def arrays(self) -> tuple[IntArray, IntArray]:
+        columns = self._pool.columns()
+        return self._pool.members[columns], self._pool.nodes[columns]
+
+    def refute(self, members: Sequence[int], nodes: Nodes) -> int:
+        return self._pool.refute(members, nodes)
+
+
+class _Decided:
+    """Groups decided beforehand; none is ever refuted."""
+
+    def __init__(self, cost: GroupCost, options: SolveOptions, deadline: Deadline) -> None:
+        fronts = cost.snapshot.caps.any
+        groups = enumerate_groups(cost, options, deadline, fronts=fronts)
+        widest = max(map(len, groups.members), default=1)
+        self._members: IntArray = np.full((len(groups), widest), -1, dtype=np.int64)
+        for row, members in enumerate(groups.members):
+            self._members[row, : len(members)] = members
+        self._nodes: IntArray = np.array(groups.nodes, dtype=np.int64).reshape(-1, 2)
+
+    def arrays(self) -> tuple[IntArray, IntArray]:
+        return self._members, self._nodes
+
+    def refute(self, members: Sequence[int], nodes: Nodes) -> int:
+        raise AssertionError(f"a group decided beforehand was refuted: {members} on {nodes}")
+
+
+@dataclass
+class _Run:
+    """One solve: what is held, what is proved, and what it took."""
+
+    snapshot: Snapshot
+    options: SolveOptions
+    deadline: Deadline
+    cost: GroupCost
+    held: tuple[PlacedGroup, ...] | None
+    held_usd: float = inf
+    bound_usd: float = 0.0
+    stopped: StoppedBy | None = None
+    failed: bool = False
+    status: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def hold(self, groups: tuple[PlacedGroup, ...]) -> None:
+        """Keep a plan if it is the cheapest."""
+        usd = usd_of(self.snapshot, groups)
+        if usd < self.held_usd * (1 - 1e-12):
+            self.held, self.held_usd = groups, usd
+
+    def timed(self, step: str, began_s: float) -> None:
+        """Add the seconds since then to a step."""
+        self.seconds[step] = self.seconds.get(step, 0.0) + self.deadline.elapsed_s - began_s
+
+
+def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
+    """Return a least-cost plan, proved, or the best plan and bound at a limit.
+
+    Raises
+    ------
+    UnsupportedError
+        When there are more than ``options.max_groups`` candidate groups.
+    InputError
+        When the warm start is not a valid plan of the snapshot.
+    """
+    held = first_incumbent(snapshot, options)
+    run = _Run(
+        snapshot=snapshot,
+        options=options,
+        deadline=options.start(),
+        cost=GroupCost(snapshot, seed=options.seed),
+        held=held,
+        held_usd=inf if held is None else usd_of(snapshot, held),
+    )
+    try:
+        _search(run)
+    except OutOfTimeError:
+        run.stopped = StoppedBy.TIME
+    except KeyboardInterrupt:
+        run.stopped = StoppedBy.INTERRUPT
+    run.counts |= {f"decided_{how}": number for how, number in sorted(run.cost.counts.items())}
+    finished = run.stopped is None and not run.failed
+    infeasible = finished and run.bound_usd == inf
+    return result_of(
+        snapshot,
+        options,
+        METHOD,
+        groups=run.held,
+        bound_usd=None if infeasible or run.bound_usd <= 0 < len(snapshot) else run.bound_usd,
+        stopped_by=run.stopped,
+        infeasible=infeasible,
+        failed=run.failed,
+        solver=None
+        if run.status is None
+        else SolverInfo(name="HiGHS", version=VERSION, status=run.status),
+        counts=run.counts,
+        seconds=run.seconds,
+    )
+
+
+def _search(run: _Run) -> None:
+    """Choose groups, decide them, refute some, until the choice stands."""
+    began = run.deadline.elapsed_s
+    candidates: _Candidates
+    if is_for(run.snapshot):
+        candidates = _Admitted(run.snapshot, run.options, run.deadline)
+    else:
+        candidates = _Decided(run.cost, run.options, run.deadline)
+    run.timed("enumeration", began)
+    while True:
+        began = run.deadline.elapsed_s
+        members, nodes = candidates.arrays()
+        run.timed("enumeration", began)
+        run.counts["groups"] = len(members)
+        cover = _choose(run, members, nodes)
+        run.bound_usd = max(run.bound_usd, min(cover.bound_usd, run.held_usd))
+        if cover.bound_usd == inf and run.held is None:
+            run.bound_usd = inf
+        refuted = _decide(run, cover, members, nodes)
+        if cover.ending not in (Ending.OPTIMAL, Ending.INFEASIBLE):
+            run.stopped = _STOPPED.get(cover.ending)
+            run.failed = cover.ending is Ending.FAILED
+            return
+        if not refuted:
+            return
+        run.counts["refuted"] = run.counts.get("refuted", 0) + len(refuted)
+        for group in refuted:
+            candidates.refute(*group)
+
+
+def _choose(run: _Run, members: IntArray, nodes: IntArray) -> Cover:
+    """Return a cover cheaper than the plan held, if there is one, and its bound."""
+    began = run.deadline.elapsed_s
+    snapshot = run.snapshot
+    progress: Callable[[float, float | None], None] | None = None
+    if run.options.progress is not None:
+        tell = run.options.progress
+
+        def progress(bound_usd: float, best_usd: float | None) -> None:
+            best = run.held_usd if best_usd is None else best_usd
+            if 0 < best < inf:
+                tell("proved, % of the cost", min(int(100 * bound_usd / best), 100), 100)
+
+    cover = solve_cover(
+        CoverProblem(
+            n_jobs=len(snapshot),
+            members=members,
+            nodes=nodes,
+            usd=(snapshot.usd_per_hour(1, 0), snapshot.usd_per_hour(0, 1)),
+            caps=(snapshot.caps.max_rollout_nodes_total, snapshot.caps.max_train_nodes_total),
+        ),
+        run.deadline,
+        incumbent_usd=None if run.held is None else run.held_usd,
+        node_limit=run.options.node_limit,
+        seed=run.options.seed,
+        progress=progress,
+    )
+    run.timed("solve", began)
+    run.status = cover.status
+    for name in ("pairs", "cuts", "nodes"):
+        run.counts[name] = run.counts.get(name, 0) + cover.counts[name]
+    return cover
+
+
+def _decide(
+    run: _Run, cover: Cover, members: IntArray, nodes: IntArray
+) -> list[tuple[tuple[int, ...], Nodes]]:
+    """Decide the groups chosen, hold the plan they give; return those refuted.
+
+    A job covered twice leaves all but the first of its groups. A refuted group's jobs run as
+    the cheapest group they can be, or each alone, if that is within the caps.
+    """
+    if cover.chosen is None:
+        return []
+    began = run.deadline.elapsed_s
+    refuted: list[tuple[tuple[int, ...], Nodes]] = []
+    groups: list[PlacedGroup] = []
+    seen: set[int] = set()
+    for column in cover.chosen:
+        jobs = tuple(job for job in members[column].tolist() if job >= 0)
+        rollout, train = nodes[column].tolist()
+        found = run.cost.decide(jobs, (rollout, train))
+        if found is None:
+            refuted.append((jobs, (rollout, train)))
+            found = run.cost.cheapest(jobs, inf)
+        left = [job for job in jobs if job not in seen]
+        seen |= set(left)
+        if found is not None:
+            kept = found.without(job for job in jobs if job not in left)
+            groups += [] if kept is None else [kept]
+        else:
+            alone = [run.cost.decide((job,), (inf_nodes, inf_nodes)) for job in left]
+            groups += [group for group in alone if group is not None]
+    run.timed("decisions", began)
+    totals = [sum(group.nodes[pool] for group in groups) for pool in (0, 1)]
+    if run.snapshot.caps.allow(*totals):
+        run.hold(tuple(groups))
+    return refuted
+
+
+#: More nodes than any group is given: its limits decide.
+inf_nodes: Final = 2**31
