@@ -187,8 +187,8 @@ def _grown(
         if len(out) > options.max_groups:
             raise UnsupportedError(
                 f"Expected at most {options.max_groups:,} candidate groups, got more among "
-                f"{len(cost.snapshot)} jobs: lower max_group_size or the node limits, or use "
-                "--method column-generation or local-search."
+                f"{len(cost.snapshot)} jobs: lower max_group_size or set node limits, or take "
+                "fewer jobs."
             )
     return grown
 

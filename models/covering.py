@@ -65,9 +65,17 @@ _CUTS_PER_JOB: Final = 6
 #: Cuts violated by less are left out; a round that gains less nodes ends the rounds.
 _VIOLATION: Final = 1e-3
 _GAIN: Final = 2e-3
+#: Artificial columns on node totals.
+_SLACKS: Final = 3
 #: Steps back of a dive before it gives up, and dives with perturbed choices.
 _STEPS_BACK: Final = (10, 20)
 _DIVES: Final = 3
+#: Lag nodes beyond a pair that are dived for before its branch and bound.
+_PROBES: Final = 4
+#: Branch and bound on few columns first: how many, for how many nodes and share of the time.
+_FEW_COLUMNS: Final = 2_000
+_FEW_NODES: Final = 50
+_SHARE: Final = 0.1
 
 
 class Ending(StrEnum):
@@ -163,8 +171,9 @@ class _StoppedError(Exception):
 class _Relaxation:
     """The covering LP over a part of the columns, with cuts, in the units of its objective.
 
-    Rows: jobs, lead nodes, lag nodes, cuts. Columns: two artificials on lead nodes and one per
-    job, then the groups priced in so far.
+    Rows: jobs, lead nodes, lag nodes, cuts. Columns: artificials, two on lead nodes, one on lag
+    nodes and one per job (a group of that job alone, also in cuts), then the groups priced in
+    so far. With artificials every LP has a solution, whatever is fixed or left out.
     """
 
     def __init__(self, problem: CoverProblem, lead: int, deadline: Deadline, seed: int) -> None:
@@ -178,7 +187,7 @@ class _Relaxation:
         for column in range(self.padded.shape[1]):
             self.holds[self.padded[:, column], np.arange(m)] = 1
         self.holds[self.n] = 0
-        self.n_artificial = 2 + self.n
+        self.n_artificial = _SLACKS + self.n
         self.position = np.full(m, -1, dtype=np.int64)
         self.columns: IntArray = np.zeros(0, dtype=np.int64)
         self.alive: BoolArray = np.ones(m, dtype=np.bool_)
@@ -193,10 +202,11 @@ class _Relaxation:
         )
         self.model.add_rows(lower, upper)
         artificial = np.zeros((self.n_artificial, self.n + 2))
-        artificial[0, self.n], artificial[1, self.n] = 1.0, -1.0
-        artificial[2:, : self.n] = np.eye(self.n)
+        artificial[0, self.n], artificial[1, self.n], artificial[2, self.n + 1] = 1.0, -1.0, -1.0
+        artificial[_SLACKS:, : self.n] = np.eye(self.n)
         self.model.add_columns(np.zeros(self.n_artificial), artificial)
-        self.value = 0.0
+        self.value = self.most = 0.0
+        self.feasible = True
         self.x: FloatArray = np.zeros(0)
         self.duals: FloatArray = np.zeros(0)
         self.reduced: FloatArray = np.zeros(m)
@@ -204,7 +214,9 @@ class _Relaxation:
     def objective(self, lead: float, lag: float) -> None:
         """Set the price of lead and of lag nodes."""
         self.cost = lead * self.lead + lag * self.lag
-        penalty = 1e3 * max(float(self.cost.max(initial=0.0)), 1.0)
+        dearest = float(self.cost.max(initial=0.0))
+        self.most = self.n * dearest  # of a cover without a group to spare: one group per job
+        penalty = 1e3 * max(dearest, 1.0)
         self.model.costs(np.arange(self.n_artificial), np.full(self.n_artificial, penalty))
         if len(self.columns):
             self.model.costs(self.position[self.columns], self.cost[self.columns])
@@ -259,11 +271,17 @@ class _Relaxation:
         return out
 
     def solve(self) -> float:
-        """Return the LP value over all columns that may be used; infinite if infeasible."""
+        """Return the LP value over all columns that may be used.
+
+        With artificials in use it is still a bound, and infinite where it exceeds the cost of
+        every cover without a group to spare: then there is none.
+        """
         while True:
             self.deadline.check()
             ended = self.model.run(self.deadline.remaining_s())
             self.lps += 1
+            if self.model.interrupted:
+                raise _StoppedError(Ending.INTERRUPT, self.model.status)
             if ended is not Ended.OPTIMAL:
                 raise _StoppedError(Ending(ended.value), self.model.status)
             self.duals = self.model.duals()
@@ -278,13 +296,11 @@ class _Relaxation:
             self.price_in(missing[order[:_PRICED]])
         values = self.model.values()
         self.x = values[self.n_artificial :]
-        feasible = float(values[: self.n_artificial].max(initial=0.0)) < _EPS
-        self.value = self.model.objective if feasible else inf
+        self.feasible = float(values[: self.n_artificial].max()) < _EPS
+        self.value = self.model.objective
+        if self.value > self.most + _EPS:
+            self.value = inf
         return self.value
-
-    def whole(self) -> bool:
-        """Return whether the solution is whole."""
-        return bool((np.abs(self.x - np.round(self.x)) < _EPS).all())
 
     def chosen(self) -> tuple[int, ...]:
         """Return the columns of a whole solution."""
@@ -325,6 +341,7 @@ class _Relaxation:
             self.cuts = np.delete(self.cuts, slack, axis=0)
         matrix = np.zeros((len(cuts), self.n_artificial + len(self.columns)))
         matrix[:, self.n_artificial :] = self.in_cuts(self.columns, cuts).T
+        np.put_along_axis(matrix, cuts + _SLACKS, 1.0, axis=1)
         self.model.add_rows(np.full(len(cuts), 2.0), np.full(len(cuts), INFINITY), matrix)
         self.cuts = np.concatenate([self.cuts, cuts])
 
@@ -337,7 +354,7 @@ class _Relaxation:
         try:
             while True:
                 value = self.solve()
-                if value < inf and value <= most + _EPS:
+                if self.feasible and value <= most + _EPS:
                     fractional = np.where((self.x > _EPS) & (self.x < 1 - _EPS), self.x, 0.0)
                     if not fractional.any():
                         return self.chosen()
@@ -397,6 +414,10 @@ class _Search:
         self.lead = lead
         self.usd_lead, self.usd_lag = problem.usd[lead], problem.usd[1 - lead]
         self.cap_lead, self.cap_lag = problem.caps[lead], problem.caps[1 - lead]
+        # a cover without a group to spare has at most one group per job
+        self.most_lag = problem.n_jobs * int(problem.nodes[:, 1 - lead].max(initial=0))
+        if self.cap_lag is not None:
+            self.most_lag = min(self.most_lag, self.cap_lag)
         self.heap: list[_Node] = []
         self.undecided = inf  # least price of a pair given up
         self.counts = {
@@ -407,6 +428,7 @@ class _Search:
             "nodes": 0,
         }
         self.working = 0.0  # price of the node that is being worked on
+        self.mip_status = ""
         self.stopped: _StoppedError | None = None
 
     # --- the loop ---------------------------------------------------------------------------
@@ -428,6 +450,7 @@ class _Search:
             most = int(self.lp.lead.sum()) if self.cap_lead is None else self.cap_lead
             self._interval(0, most)
             self.working = inf
+            self._dive(inf, 0)  # something to hold, however dear
             self._loop()
         except _StoppedError as stop:
             self.stopped = stop
@@ -450,8 +473,8 @@ class _Search:
 
     def _loop(self) -> None:
         while self.heap and self.heap[0].usd < self.best_usd * (1 - 1e-9):
+            self.working = self.heap[0].usd  # first: Ctrl-C may come between the two
             node = heapq.heappop(self.heap)
-            self.working = node.usd
             if self.progress is not None:
                 self.progress(self._open_usd(), None if self.best_usd == inf else self.best_usd)
             if node.lag < 0:
@@ -480,8 +503,6 @@ class _Search:
         value = self._single(at)
         if value < inf:
             self._pair(at, ceil(value - _EPS))
-            if self.best is None:  # something to hold, however dear
-                self._dive(inf, 0)
 
     def _single(self, lead: int) -> float:
         """Return the fewest lag nodes by LP with at most so many lead nodes."""
@@ -491,9 +512,14 @@ class _Search:
         return self.lp.solve()
 
     def _pair(self, lead: int, lag: int) -> None:
-        if self.cap_lag is None or lag <= self.cap_lag:
+        if lag <= self.most_lag:
             usd = self.usd_lead * lead + self.usd_lag * lag
             heapq.heappush(self.heap, _Node(usd=usd, least=lead, lag=lag))
+
+    def _dearer(self, node: _Node) -> None:
+        """Queue what follows a pair ruled out: one lag node more, all there may be if free."""
+        free = self.usd_lag == 0 and node.lag < self.most_lag
+        self._pair(node.least, self.most_lag if free else node.lag + 1)
 
     # --- one pair ---------------------------------------------------------------------------
 
@@ -502,10 +528,12 @@ class _Search:
         self.counts["pairs"] += 1
         most = node.lag
         value = self._single(node.least)
+        if value == inf:  # whatever the lag nodes
+            return
         before = value
         for round_ in range(_ROUNDS + 1):
             if value > most + _EPS:
-                self._pair(node.least, most + 1)
+                self._dearer(node)
                 return
             self._leave_out(most - value)
             if round_ == 0 and self._dive(most, _STEPS_BACK[0]):
@@ -523,14 +551,27 @@ class _Search:
                 break
             before = value
         if value > most + _EPS:
-            self._pair(node.least, most + 1)
+            self._dearer(node)
             return
         self._leave_out(most - value)
         for dive in range(_DIVES):
             rng = np.random.default_rng((self.seed, dive))
             if self._dive(most, _STEPS_BACK[1], rng):
                 return
-        self._branch(node)
+        self.lp.solve()
+        left, reduced = self.lp.alive.copy(), self.lp.reduced.copy()
+        self._probe(node, value, reduced)
+        self._branch(node, left, reduced)
+
+    def _probe(self, node: _Node, value: float, reduced: FloatArray) -> None:
+        """Dive for covers a few lag nodes dearer, to hold one before the branch and bound."""
+        for more in range(1, _PROBES + 1):
+            usd = self.usd_lead * node.least + self.usd_lag * (node.lag + more)
+            if usd >= self.best_usd * (1 - 1e-9):
+                return
+            self.lp.leave_out(self.everything & (reduced <= node.lag + more - value + _EPS))
+            if self._dive(node.lag + more, _STEPS_BACK[0]):
+                return
 
     def _leave_out(self, slack: float) -> None:
         """Leave out the columns whose reduced cost exceeds what the pair has left."""
@@ -549,13 +590,38 @@ class _Search:
         if usd < self.best_usd * (1 - 1e-9):
             self.best_usd, self.best = usd, chosen
 
-    def _branch(self, node: _Node) -> None:
-        """Decide a pair by branch and bound on the columns left."""
-        columns = np.flatnonzero(self.lp.alive)
+    def _branch(self, node: _Node, left: BoolArray, reduced: FloatArray) -> None:
+        """Decide a pair by branch and bound on the columns left.
+
+        First, where they are many, on those of least reduced cost and for a few nodes only: a
+        cover found there settles the pair as well.
+        """
+        columns = np.flatnonzero(left)
         self.counts["left"] = max(self.counts["left"], len(columns))
-        model = HighsModel(seed=self.seed, options={"mip_rel_gap": 0.0, "mip_abs_gap": 0.99})
-        if self.nodes_left is not None:
-            model.set("mip_max_nodes", self.nodes_left)
+        if len(columns) > 2 * _FEW_COLUMNS and self.nodes_left is None:
+            few = columns[np.argsort(reduced[columns], kind="stable")[:_FEW_COLUMNS]]
+            remaining = self.deadline.remaining_s()
+            share = None if remaining is None else _SHARE * remaining
+            if self._mip(node, np.sort(few), _FEW_NODES, share) is Ended.OPTIMAL:
+                return
+        ended = self._mip(node, columns, self.nodes_left, self.deadline.remaining_s())
+        if ended is Ended.OPTIMAL:
+            return
+        if ended is not Ended.INFEASIBLE:
+            self.undecided = min(self.undecided, node.usd)
+        if ended in (Ended.INFEASIBLE, Ended.NODES):
+            self._dearer(node)  # a dearer cover may still be found
+            return
+        raise _StoppedError(Ending(ended.value), self.mip_status)
+
+    def _mip(
+        self, node: _Node, columns: IntArray, node_limit: int | None, seconds: float | None
+    ) -> Ended:
+        """Look for a cover within the pair's totals; ``OPTIMAL`` when there is one, then held."""
+        self.deadline.check()
+        model = HighsModel(seed=self.seed, options={"mip_max_improving_sols": 1})
+        if node_limit is not None:
+            model.set("mip_max_nodes", node_limit)
         n, cuts = self.lp.n, self.lp.cuts
         lower = np.concatenate([np.ones(n), [-INFINITY, -INFINITY], np.full(len(cuts), 2.0)])
         upper = np.full(len(lower), INFINITY)
@@ -571,23 +637,16 @@ class _Search:
             axis=1,
         )
         model.add_columns(self.lp.lag[columns], matrix, 1.0, whole=True)
-        self.deadline.check()
-        ended = model.run(self.deadline.remaining_s(), lp=False)
+        ended = model.run(seconds, lp=False)
+        self.mip_status = model.status
         self.counts["nodes"] += model.nodes
         if self.nodes_left is not None:
             self.nodes_left = max(self.nodes_left - model.nodes, 0)
-        if ended is Ended.INFEASIBLE:
-            self._pair(node.least, node.lag + 1)
-            return
-        if model.holds_solution:
+        if model.holds_solution:  # any cover within the totals will do, whatever its value
             self._hold(tuple(columns[model.values() > 0.5].tolist()))
-            if ended is Ended.OPTIMAL:
-                return
-        self.undecided = min(self.undecided, node.usd)
-        if ended is Ended.NODES:
-            self._pair(node.least, node.lag + 1)  # a dearer cover may still be found
-            return
-        raise _StoppedError(Ending(ended.value), model.status)
+        if model.interrupted:
+            raise _StoppedError(Ending.INTERRUPT, model.status)
+        return Ended.OPTIMAL if model.holds_solution else ended
 
     def _answer(
         self, ending: Ending, bound: float, chosen: tuple[int, ...] | None, status: str = ""

@@ -5,15 +5,39 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from instances.errors import InputError
 from models.group_shape import REL_EPS, GroupShape, Pins, Schedule, Starts, lower_bound_s
 from models.packing import first_turn
 
-__all__ = ["CyclicOrder", "least_period", "order_of"]
+__all__ = ["CycleStep", "CyclicOrder", "critical_cycle", "least_period", "order_of"]
 
 #: One phase: (0 rollout or 1 train, job, iteration).
 Op = tuple[int, int, int]
+#: A critical cycle is looked for at a period shorter by this share, where it is positive.
+_SHORTER: Final = 1e-7
+
+
+class CycleStep(NamedTuple):
+    """One phase of a cycle, and what the next phase of the cycle waits for.
+
+    Attributes
+    ----------
+    phase, job, iteration : int
+        ``phase`` is 0 for rollout, 1 for train.
+    seconds : float
+        From this phase's start to the earliest start of the next one: switch and run, and
+        sync where the next one is the same job's rollout.
+    laps : int
+        Periods that the step goes forward.
+    """
+
+    phase: int
+    job: int
+    iteration: int
+    seconds: float
+    laps: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +125,19 @@ class _Graph:
                         height,
                     )
         self.edges = [(u, v, w, h) for (u, v, h), w in edges.items()]
+
+    def steps(self, cycle: Sequence[int]) -> tuple[CycleStep, ...]:
+        """Return a cycle of edges, in any order, as steps from its lowest vertex on."""
+        leaving = {self.edges[e][0]: self.edges[e] for e in cycle}
+        first = v = min(leaving)
+        out: list[CycleStep] = []
+        while not out or v != first:
+            _, after, seconds, laps = leaving[v]
+            job = max(j for j, base in enumerate(self.base) if base <= v)
+            iteration, phase = divmod(v - self.base[job], 2)
+            out.append(CycleStep(phase, job, iteration, seconds, laps))
+            v = after
+        return tuple(out)
 
     def longest_paths(self, period_s: float) -> tuple[list[float], list[int] | None]:
         """Return potentials, and the edges of a positive cycle when there is one."""
@@ -192,3 +229,38 @@ def least_period(
         ),
         bound_s=bound,
     )
+
+
+def critical_cycle(
+    shape: GroupShape, order: CyclicOrder, period_s: float
+) -> tuple[CycleStep, ...] | None:
+    """Return a cycle whose seconds over laps are the least period of these orders.
+
+    It is the proof that these orders allow nothing shorter. Newton's iteration, begun just
+    below the least period, where only cycles of (nearly) the largest ratio are positive.
+
+    Parameters
+    ----------
+    period_s : float
+        The least period of these orders (:func:`least_period`).
+
+    Returns
+    -------
+    tuple of CycleStep or None
+        From its first phase in (job, iteration, phase) order; ``None`` when ``period_s`` is
+        not the least period of these orders, or their laps contradict each other.
+    """
+    graph = _Graph(shape, order)
+    period, best = period_s * (1 - _SHORTER), None
+    while True:
+        _, cycle = graph.longest_paths(period)
+        if cycle is None:
+            break
+        weight = sum(graph.edges[e][2] for e in cycle)
+        height = sum(graph.edges[e][3] for e in cycle)
+        if height <= 0 or weight / height > period_s * (1 + _SHORTER):
+            return None
+        if weight / height <= period:  # positive only by round-off
+            break
+        period, best = weight / height, cycle
+    return None if best is None else graph.steps(best)

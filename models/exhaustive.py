@@ -25,7 +25,8 @@ solver is used: the partition step is arithmetic on arrays over all ``2^n`` sets
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -36,9 +37,9 @@ from models.candidate_groups import CandidateGroups, enumerate_groups
 from models.group_cost import GroupCost
 from models.options import Deadline, OutOfTimeError, SolveOptions
 from models.result import Result, StoppedBy, first_incumbent, result_of
-from models.snapshot import PlacedGroup, Snapshot
+from models.snapshot import FleetCaps, PlacedGroup, Snapshot
 
-__all__ = ["METHOD", "MOST_JOBS", "fleet_front", "solve"]
+__all__ = ["METHOD", "MOST_JOBS", "NO_FLEET", "fleet_front", "least_rollout", "solve"]
 
 METHOD: Final = "exhaustive"
 #: Jobs beyond which the table over all sets is too large.
@@ -46,7 +47,7 @@ MOST_JOBS: Final = 20
 #: Entries of the table with node counts beyond which it is refused.
 _MOST_ENTRIES: Final = 2**27
 #: More rollout nodes than any table holds.
-_NONE: Final = np.iinfo(np.int64).max // 4
+NO_FLEET: Final = 2**30
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -63,36 +64,37 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
         When the warm start is not a valid plan of the snapshot.
     """
     _require_size(snapshot)
+    if snapshot.caps.any:
+        _require_table(snapshot)
     deadline = options.start()
     held = first_incumbent(snapshot, options)
-    cost = GroupCost(snapshot, seed=options.seed)
+    cost = GroupCost(snapshot, seed=options.seed, deadline=deadline)
     seconds: dict[str, float] = {}
     counts: dict[str, int] = {}
     stopped = None
     chosen: list[PlacedGroup] | None = None
+    least_usd: float | None = None
     try:
         groups = enumerate_groups(cost, options, deadline, fronts=snapshot.caps.any)
         seconds["groups"] = deadline.elapsed_s
         counts = {"groups": len(groups), "sets": groups.sets_grown}
-        picked = _partition(snapshot, groups, deadline)
+        found = _partition(snapshot, groups, deadline)
         seconds["partition"] = deadline.elapsed_s - seconds["groups"]
-        if picked is not None:
+        if found is not None:
+            least_usd, picked = found
             chosen = [_decided(cost, groups, i) for i in picked]
     except OutOfTimeError:
         stopped = StoppedBy.TIME
     except KeyboardInterrupt:
         stopped = StoppedBy.INTERRUPT
     counts |= {f"decided_{how}": number for how, number in sorted(cost.counts.items())}
-    best = held if stopped else chosen
-    usd = None
-    if best is not None and not stopped:
-        usd = _usd(snapshot, best)
     return result_of(
         snapshot,
         options,
         METHOD,
-        groups=best,
-        bound_usd=usd,
+        groups=held if stopped else chosen,
+        bound_usd=least_usd,
+        claimed_usd=least_usd,
         stopped_by=stopped,
         infeasible=stopped is None and chosen is None,
         counts=counts,
@@ -113,13 +115,15 @@ def fleet_front(snapshot: Snapshot, options: SolveOptions) -> list[tuple[int, in
         When the time limit passes.
     """
     _require_size(snapshot)
+    snapshot = replace(snapshot, caps=FleetCaps())
+    _require_table(snapshot)
     deadline = options.start()
-    cost = GroupCost(snapshot, seed=options.seed)
+    cost = GroupCost(snapshot, seed=options.seed, deadline=deadline)
     groups = enumerate_groups(cost, options, deadline, fronts=True)
-    least = _least_rollout(snapshot, groups, _most_train(snapshot, groups), deadline)[-1]
+    least = least_rollout(snapshot, groups, deadline)[-1]
     out: list[tuple[int, int]] = []
     for train, rollout in enumerate(least.tolist()):
-        if rollout < _NONE and (not out or rollout < out[-1][0]):
+        if rollout < NO_FLEET and (not out or rollout < out[-1][0]):
             out.append((rollout, train))
     return out[::-1]
 
@@ -132,9 +136,14 @@ def _require_size(snapshot: Snapshot) -> None:
         )
 
 
-def _usd(snapshot: Snapshot, groups: Sequence[PlacedGroup]) -> float:
-    nodes = [group.nodes for group in groups]
-    return snapshot.usd_per_hour(sum(r for r, _ in nodes), sum(t for _, t in nodes))
+def _require_table(snapshot: Snapshot) -> None:
+    n, most_train = len(snapshot), _most_train(snapshot)
+    if (most_train + 1) << n > _MOST_ENTRIES:
+        raise UnsupportedError(
+            f"Expected at most {_MOST_ENTRIES:,} table entries for method {METHOD} under fleet "
+            f"caps, got {(most_train + 1) << n:,} ({n} jobs, {most_train} train nodes): use "
+            "method set-partition."
+        )
 
 
 def _decided(cost: GroupCost, groups: CandidateGroups, i: int) -> PlacedGroup:
@@ -147,22 +156,20 @@ def _decided(cost: GroupCost, groups: CandidateGroups, i: int) -> PlacedGroup:
 # --- dynamic programming ----------------------------------------------------------------------
 
 
-def _partition(snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline) -> list[int] | None:
-    """Return the groups of a least-cost partition within the caps; ``None`` if there is none."""
+def _partition(
+    snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline
+) -> tuple[float, list[int]] | None:
+    """Return cost and groups of a least-cost partition within the caps; ``None`` if none is."""
     if not snapshot.caps.any:
         return _cheapest(snapshot, groups, deadline)
-    most_train = snapshot.caps.max_train_nodes_total
-    if most_train is None:
-        most_train = _most_train(snapshot, groups)
-    most_train = min(most_train, _most_train(snapshot, groups))
-    least = _least_rollout(snapshot, groups, most_train, deadline)
+    least = least_rollout(snapshot, groups, deadline)
     best: tuple[float, int] | None = None
     for train, rollout in enumerate(least[-1].tolist()):
-        if rollout < _NONE and snapshot.caps.allow(rollout, train):
+        if rollout < NO_FLEET and snapshot.caps.allow(rollout, train):
             usd = snapshot.usd_per_hour(rollout, train)
             if best is None or usd < best[0]:
                 best = usd, train
-    return None if best is None else _trace_nodes(groups, least, best[1])
+    return None if best is None else (best[0], _trace_nodes(groups, least, best[1]))
 
 
 def _masks(groups: CandidateGroups) -> list[int]:
@@ -184,8 +191,10 @@ def _steps(n: int, groups: CandidateGroups, deadline: Deadline) -> Iterator[tupl
         yield i, supersets
 
 
-def _cheapest(snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline) -> list[int] | None:
-    """Return the groups of a cheapest partition: ``F`` of the module docstring."""
+def _cheapest(
+    snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline
+) -> tuple[float, list[int]] | None:
+    """Return cost and groups of a cheapest partition: ``F`` of the module docstring."""
     n = len(snapshot)
     least: FloatArray = np.full(1 << n, np.inf)
     least[0] = 0.0
@@ -208,38 +217,39 @@ def _cheapest(snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline) -
         )
         out.append(i)
         left ^= masks[i]
-    return out
+    return float(least[-1]), out
 
 
-def _most_train(snapshot: Snapshot, groups: CandidateGroups) -> int:
-    """Return how many train nodes any Pareto-minimal fleet may hold: every job alone."""
-    return sum(job.train_nodes for job in snapshot.jobs)
+def _most_train(snapshot: Snapshot) -> int:
+    """Return how many train nodes a fleet worth having may hold: every job alone, or the cap."""
+    alone = sum(job.train_nodes for job in snapshot.jobs)
+    cap = snapshot.caps.max_train_nodes_total
+    return alone if cap is None else min(alone, cap)
 
 
-def _least_rollout(
-    snapshot: Snapshot, groups: CandidateGroups, most_train: int, deadline: Deadline
-) -> IntArray:
-    """Return ``R(S, t)`` of the module docstring, shape ``(2^n, most_train + 1)`` nodes."""
-    n = len(snapshot)
-    if (most_train + 1) << n > _MOST_ENTRIES:
-        raise UnsupportedError(
-            f"Expected at most {_MOST_ENTRIES:,} table entries for method {METHOD} under fleet "
-            f"caps, got {(most_train + 1) << n:,} ({n} jobs, {most_train} train nodes): use "
-            "method set-partition."
-        )
-    least: IntArray = np.full((1 << n, most_train + 1), _NONE, dtype=np.int64)
+def least_rollout(
+    snapshot: Snapshot, groups: CandidateGroups, deadline: Deadline
+) -> npt.NDArray[np.int32]:
+    """Return ``R(S, t)`` of the module docstring, shape ``(2^n, t + 1)`` nodes, within the cap.
+
+    At least ``NO_FLEET`` where there is none; sets are numbered by the bits of their jobs.
+    """
+    n, most_train = len(snapshot), _most_train(snapshot)
+    _require_table(snapshot)
+    least: npt.NDArray[np.int32] = np.full((1 << n, most_train + 1), NO_FLEET, dtype=np.int32)
     least[0] = 0
     masks = _masks(groups)
     for i, supersets in _steps(n, groups, deadline):
         rollout, train = groups.nodes[i]
         if train > most_train:
             continue
-        through = np.minimum(rollout + least[supersets ^ masks[i], : most_train + 1 - train], _NONE)
+        through = rollout + least[supersets ^ masks[i], : most_train + 1 - train]
+        through = np.minimum(through, NO_FLEET)
         least[supersets, train:] = np.minimum(least[supersets, train:], through)
     return least
 
 
-def _trace_nodes(groups: CandidateGroups, least: IntArray, train: int) -> list[int]:
+def _trace_nodes(groups: CandidateGroups, least: npt.NDArray[np.int32], train: int) -> list[int]:
     """Return groups that reach ``R(J, train)``."""
     masks = _masks(groups)
     left, out = len(least) - 1, []

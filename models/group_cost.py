@@ -18,6 +18,7 @@ and not one number: ``(2, 3)`` and ``(3, 2)`` can be feasible where ``(2, 2)`` i
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
@@ -25,6 +26,7 @@ from typing import Final
 
 from instances.jobs import Job
 from models.group_shape import REL_EPS, GroupShape, Pins, lower_bound_s
+from models.options import Deadline, OutOfTimeError
 from models.period import construct
 from models.pinnings import REL_SLACK, PoolLoads, least_nodes, pinnings
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
@@ -47,18 +49,23 @@ class GroupCost:
         Members below are indices of its jobs, ascending tuples.
     seed : int
         Of CP-SAT.
+    deadline : Deadline, optional
+        Read before every decision, and the limit of CP-SAT's: ``OutOfTimeError`` beyond it.
 
     Attributes
     ----------
     counts : Counter
-        Pairs decided, by the step that answered: ``loads``, ``constructed``,
-        ``cpsat_feasible``, ``cpsat_infeasible``.
+        Pairs decided within deadlines and size, by the step that answered: ``loads``,
+        ``constructed``, ``cpsat_feasible``, ``cpsat_infeasible``.
     """
 
-    def __init__(self, snapshot: Snapshot, *, seed: int = 0) -> None:
+    def __init__(
+        self, snapshot: Snapshot, *, seed: int = 0, deadline: Deadline | None = None
+    ) -> None:
         self.snapshot = snapshot
         self.counts: Counter[str] = Counter()
         self._seed = seed
+        self._ends = deadline or Deadline(time.monotonic, None)
         self._jobs = jobs = snapshot.jobs
         self._deadline = [job.deadline_s for job in jobs]
         self._solo = [job.solo_s for job in jobs]
@@ -152,6 +159,7 @@ class GroupCost:
         return self._decided[key]
 
     def _decide(self, members: tuple[int, ...], nodes: Nodes) -> PlacedGroup | None:
+        self._ends.check()
         if not (self.within_size(members) and self.within_deadlines(members)):
             return None
         if len(members) == 1:
@@ -196,9 +204,13 @@ class GroupCost:
     def _search(
         self, members: tuple[int, ...], jobs: Sequence[Job], nodes: Nodes, period_s: float
     ) -> PlacedGroup | None:
-        from models.cyclic_cpsat import decide
+        from models.cyclic_cpsat import UndecidedError, decide
 
-        found = decide(jobs, nodes[0], nodes[1], self._dram, period_s, seed=self._seed)
+        left_s = self._ends.remaining_s()
+        try:
+            found = decide(jobs, *nodes, self._dram, period_s, seconds=left_s, seed=self._seed)
+        except UndecidedError:
+            raise OutOfTimeError from None
         self.counts["cpsat_infeasible" if found is None else "cpsat_feasible"] += 1
         if found is None:
             return None

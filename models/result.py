@@ -234,8 +234,8 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
     Raises
     ------
     CheckError
-        When the plan breaks a rule, its price is not the claimed one, or a plan is held of a
-        problem proved infeasible.
+        When the plan breaks a rule, its price is not the claimed one, a plan is held of a
+        problem proved infeasible, or nothing is proved and no limit named.
     """
     plan = usd = None
     if groups is not None:
@@ -256,6 +256,11 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
         bound_usd = usd
     elif failed:
         termination = Termination.ERROR
+    elif stopped_by is None:
+        raise CheckError(
+            f"Method {method} ended at no limit and proved nothing: a fault of the program, not "
+            "of the input."
+        )
     else:
         termination = Termination.NO_PLAN_LIMIT if plan is None else Termination.FEASIBLE_LIMIT
     return Result(

@@ -16,8 +16,10 @@ proved by :mod:`models.covering`.
 Candidates. For single-node jobs in groups of at most five, every set that loads admit, on the
 fewest nodes loads admit (:mod:`models.single_node_sets`): a relaxation, so the least cover is a
 bound. Its groups are then decided exactly; a refuted one is replaced by the pairs with one node
-more, together with every candidate that holds it, and the choice is made again. For all other
-snapshots every candidate is decided beforehand (:mod:`models.candidate_groups`).
+more, together with every candidate that holds it, and the choice is made again. Likewise where a
+group may have one node of each kind and more jobs: the maximal sets that loads admit, and of a
+refuted one the sets with one job less (:mod:`models.maximal_sets`). For all other snapshots every
+candidate is decided beforehand (:mod:`models.candidate_groups`).
 """
 
 from __future__ import annotations
@@ -30,17 +32,22 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from models import maximal_sets, single_node_sets
 from models.candidate_groups import enumerate_groups
 from models.covering import VERSION, Cover, CoverProblem, Ending, solve_cover
 from models.group_cost import GroupCost, Nodes
+from models.maximal_sets import MaximalSets
 from models.options import Deadline, OutOfTimeError, SolveOptions
 from models.result import Result, SolverInfo, StoppedBy, first_incumbent, result_of, usd_of
-from models.single_node_sets import SetPool, is_for
+from models.single_node_sets import SetPool
 from models.snapshot import PlacedGroup, Snapshot
 
 __all__ = ["METHOD", "solve"]
 
 METHOD: Final = "set-partition"
+
+#: More nodes than any group is given: its limits decide.
+_ANY: Final = 2**31
 
 IntArray = npt.NDArray[np.int64]
 
@@ -135,12 +142,18 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     InputError
         When the warm start is not a valid plan of the snapshot.
     """
+    deadline = options.start()
     held = first_incumbent(snapshot, options)
     run = _Run(
         snapshot=snapshot,
         options=options,
-        deadline=options.start(),
-        cost=GroupCost(snapshot, seed=options.seed),
+        deadline=deadline,
+        # groups chosen at the end of the time are decided all the same: a few, in milliseconds
+        cost=GroupCost(
+            snapshot,
+            seed=options.seed,
+            deadline=None if single_node_sets.is_for(snapshot) else deadline,
+        ),
         held=held,
         held_usd=inf if held is None else usd_of(snapshot, held),
     )
@@ -153,12 +166,13 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     run.counts |= {f"decided_{how}": number for how, number in sorted(run.cost.counts.items())}
     finished = run.stopped is None and not run.failed
     infeasible = finished and run.bound_usd == inf
+    unknown = infeasible or (run.bound_usd <= 0 and not finished)
     return result_of(
         snapshot,
         options,
         METHOD,
         groups=run.held,
-        bound_usd=None if infeasible or run.bound_usd <= 0 < len(snapshot) else run.bound_usd,
+        bound_usd=None if unknown else run.bound_usd,
         stopped_by=run.stopped,
         infeasible=infeasible,
         failed=run.failed,
@@ -173,11 +187,7 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
 def _search(run: _Run) -> None:
     """Choose groups, decide them, refute some, until the choice stands."""
     began = run.deadline.elapsed_s
-    candidates: _Candidates
-    if is_for(run.snapshot):
-        candidates = _Admitted(run.snapshot, run.options, run.deadline)
-    else:
-        candidates = _Decided(run.cost, run.options, run.deadline)
+    candidates = _candidates(run)
     run.timed("enumeration", began)
     while True:
         began = run.deadline.elapsed_s
@@ -198,6 +208,15 @@ def _search(run: _Run) -> None:
         run.counts["refuted"] = run.counts.get("refuted", 0) + len(refuted)
         for group in refuted:
             candidates.refute(*group)
+
+
+def _candidates(run: _Run) -> _Candidates:
+    """Return the candidate groups of this kind of snapshot (module docstring)."""
+    if single_node_sets.is_for(run.snapshot):
+        return _Admitted(run.snapshot, run.options, run.deadline)
+    if maximal_sets.is_for(run.snapshot):
+        return MaximalSets(run.snapshot, run.options, run.deadline)
+    return _Decided(run.cost, run.options, run.deadline)
 
 
 def _choose(run: _Run, members: IntArray, nodes: IntArray) -> Cover:
@@ -261,14 +280,10 @@ def _decide(
             kept = found.without(job for job in jobs if job not in left)
             groups += [] if kept is None else [kept]
         else:
-            alone = [run.cost.decide((job,), (inf_nodes, inf_nodes)) for job in left]
+            alone = [run.cost.decide((job,), (_ANY, _ANY)) for job in left]
             groups += [group for group in alone if group is not None]
     run.timed("decisions", began)
     totals = [sum(group.nodes[pool] for group in groups) for pool in (0, 1)]
     if run.snapshot.caps.allow(*totals):
         run.hold(tuple(groups))
     return refuted
-
-
-#: More nodes than any group is given: its limits decide.
-inf_nodes: Final = 2**31

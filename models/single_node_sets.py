@@ -2,11 +2,11 @@
 
 The vectorised twin of :mod:`models.candidate_groups` for jobs of one rollout and one train
 node and groups of at most ``MOST_SIZE``: a snapshot of 80 jobs has hundreds of thousands of
-such sets. Loads, deadlines and DRAM alone give every set the fewest nodes of each pool, and
-since loads do not couple the pools, one pair. That is a *relaxation* of the group's true
-front: set partitioning over it gives a valid bound, and only the groups it chooses are
-decided exactly. A group refuted is replaced by the pairs with one node more (:meth:`refute`),
-until every chosen group has a schedule; on real snapshots that is nearly always at once.
+such sets. Loads, deadlines, DRAM and chains with their switches give every set its least pairs
+of node counts, nearly always one. That is a *relaxation* of the group's true front: set
+partitioning over it gives a valid bound, and only the groups it chooses are decided exactly. A
+group refuted is replaced by the pairs with one node more (:meth:`SetPool.refute`), until every
+chosen group has a schedule; on real snapshots that is nearly always at once.
 
 Per set ``S`` with ``C = min D_j`` and per pool: a *block* of jobs may share one node when
 
@@ -39,6 +39,10 @@ __all__ = ["MOST_SIZE", "SetPool", "is_for"]
 MOST_SIZE: Final = 5
 #: Rows worked on at once.
 _CHUNK: Final = 1 << 16
+#: Pairs of a set and one more job looked at at once.
+_MOST_CELLS: Final = 1 << 21
+#: Sets grown, per candidate group allowed, beyond which an enumeration is refused.
+_GROWN_PER_GROUP: Final = 4
 #: Largest number of jobs whose sets fit a 64-bit key.
 _MOST_JOBS: Final = 6_000
 
@@ -70,6 +74,14 @@ def _partitions(k: int) -> tuple[IntArray, ...]:
 
     grow(0, [])
     return tuple(np.array(by_blocks[b], dtype=np.int64) for b in range(1, k + 1))
+
+
+def _distinct(keys: IntArray) -> IntArray:
+    """Return the keys ascending, each once; numpy's own ``unique`` hashes, ten times slower."""
+    keys = np.sort(keys)
+    first = np.ones(len(keys), dtype=np.bool_)
+    first[1:] = keys[1:] != keys[:-1]
+    return keys[first]
 
 
 def _subset_sums(values: FloatArray) -> FloatArray:
@@ -187,16 +199,13 @@ class SetPool:
         together = self._together(level[0][:, 0])
         for k in range(2, self._snapshot.limits.max_group_size + 1):
             parts = []
-            for grown in self._extensions(level[0], together):
+            for grown in self._extensions(level[0], together, options, deadline):
                 deadline.check()
                 parts.append(self._admitted(grown))
                 found = sum(len(members) for members, _ in self._levels)
                 found += sum(len(members) for members, _ in parts)
                 if found > options.max_groups:
-                    raise UnsupportedError(
-                        f"Expected at most {options.max_groups:,} candidate groups, got more "
-                        f"among {self._n} jobs: lower max_group_size or set node limits."
-                    )
+                    raise self._too_many(options)
             if not parts:
                 break
             level = (
@@ -223,22 +232,43 @@ class SetPool:
             fits[kept[:, 0], kept[:, 1]] = fits[kept[:, 1], kept[:, 0]] = True
         return fits
 
-    def _extensions(self, members: IntArray, together: BoolArray) -> list[IntArray]:
+    def _extensions(
+        self, members: IntArray, together: BoolArray, options: SolveOptions, deadline: Deadline
+    ) -> list[IntArray]:
         """Return all sets of one more job whose pairs may be together, in chunks of rows."""
-        keys = []
-        for begin in range(0, len(members), _CHUNK // 8):
-            rows = members[begin : begin + _CHUNK // 8]
+        unique = np.zeros(0, dtype=np.int64)
+        fresh: list[IntArray] = []
+        waiting = grown_rows = 0
+        most = _GROWN_PER_GROUP * options.max_groups
+        step = max(1, _MOST_CELLS // self._n)
+        for begin in range(0, len(members), step):
+            deadline.check()
+            rows = members[begin : begin + step]
             more = together[rows[:, 0]]
             for column in range(1, rows.shape[1]):
                 more = more & together[rows[:, column]]
             at, job = np.nonzero(more)
+            grown_rows += len(at)  # every set arises at most once per member
+            if grown_rows > most * (members.shape[1] + 1):
+                raise self._too_many(options)
             grown = np.sort(np.concatenate((rows[at], job[:, None]), axis=1), axis=1)
-            keys.append(np.unique(self._keys(grown)))
-        unique = np.unique(np.concatenate(keys)) if keys else np.zeros(0, dtype=np.int64)
+            fresh.append(_distinct(self._keys(grown)))
+            waiting += len(fresh[-1])
+            if waiting > max(len(unique), _MOST_CELLS) or begin + step >= len(members):
+                unique = _distinct(np.concatenate((unique, *fresh)))
+                fresh, waiting = [], 0
+            if len(unique) > most:
+                raise self._too_many(options)
         return [
             self._unpacked(unique[begin : begin + _CHUNK], members.shape[1] + 1)
             for begin in range(0, len(unique), _CHUNK)
         ]
+
+    def _too_many(self, options: SolveOptions) -> UnsupportedError:
+        return UnsupportedError(
+            f"Expected at most {options.max_groups:,} candidate groups, got more among {self._n} "
+            "jobs: lower max_group_size or set node limits, or take fewer jobs."
+        )
 
     def _keys(self, members: IntArray) -> IntArray:
         """Return one number per row of ascending members, shape ``(m,)``."""
@@ -306,6 +336,7 @@ class SetPool:
     def columns(self) -> IntArray:
         """Return the indices of the sets that no split of them is as cheap as.
 
+        Splits are priced by what is not refuted yet: to be called anew after :meth:`refute`.
         Under fleet caps all sets, since there price alone does not decide.
         """
         if self._snapshot.caps.any:

@@ -18,7 +18,15 @@ from instances.jobs import Job, JobTable
 from instances.plan import SNAPSHOT_HOURS, GroupVersion, JobPlacement, Limits, Plan
 from models.group_shape import Pins, Schedule, Starts
 
-__all__ = ["FleetCaps", "PlacedGroup", "Snapshot", "groups_of", "plan_of", "solo_group"]
+__all__ = [
+    "FleetCaps",
+    "PlacedGroup",
+    "Snapshot",
+    "groups_of",
+    "placed",
+    "plan_of",
+    "solo_group",
+]
 
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 _LIMITS: Final = Limits()
