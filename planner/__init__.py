@@ -53,9 +53,12 @@ if TYPE_CHECKING:
     from instances.plan import GroupVersion, Limits, Plan
     from instances.plan_file import read_plan, write_plan_json
     from instances.trace import Trace, TraceError, jobs_from_frame, read_trace, write_trace
-    from planner.api import PlanReport, plan_trace
+    from models.result import Conflict, Result, StoppedBy, Termination
+    from models.snapshot import FleetCaps
+    from planner.api import PlanReport, SnapshotReport, plan_trace, solve_snapshot
     from planner.group_state import GroupState
     from planner.interval import Interval
+    from planner.moment import Selection
     from planner.placer import Decision, Placer, PlacerParams
     from planner.replay_result import JobRecord, ReplayResult, Timeline
 
@@ -96,10 +99,18 @@ _HOME = {
     "jobs_from_frame": "instances.trace",
     "read_trace": "instances.trace",
     "write_trace": "instances.trace",
+    "Conflict": "models.result",
+    "Result": "models.result",
+    "StoppedBy": "models.result",
+    "Termination": "models.result",
+    "FleetCaps": "models.snapshot",
     "PlanReport": "planner.api",
+    "SnapshotReport": "planner.api",
     "plan_trace": "planner.api",
+    "solve_snapshot": "planner.api",
     "GroupState": "planner.group_state",
     "Interval": "planner.interval",
+    "Selection": "planner.moment",
     "Decision": "planner.placer",
     "Placer": "planner.placer",
     "PlacerParams": "planner.placer",
@@ -114,8 +125,10 @@ __all__ = [
     "CheckReport",
     "Cluster",
     "Coefficients",
+    "Conflict",
     "Decision",
     "Estimate",
+    "FleetCaps",
     "FleetPlannerError",
     "GpuType",
     "GroupState",
@@ -135,6 +148,11 @@ __all__ = [
     "Plan",
     "PlanReport",
     "ReplayResult",
+    "Result",
+    "Selection",
+    "SnapshotReport",
+    "StoppedBy",
+    "Termination",
     "Timeline",
     "Trace",
     "TraceError",
@@ -153,6 +171,7 @@ __all__ = [
     "read_coefficients",
     "read_plan",
     "read_trace",
+    "solve_snapshot",
     "write_plan_json",
     "write_trace",
 ]

@@ -1,4 +1,4 @@
-"""The public API: plan a trace, with baselines, under both duration conventions."""
+"""The public API: plan a trace, with baselines, by both duration conventions; solve a snapshot."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from planner.interval import Interval, interval
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, make_policy, require_policy
 from planner.replay import Convention, ReplayResult, replay, require_convention
+from planner.snapshot import SnapshotReport, solve_snapshot
 
-__all__ = ["PlanReport", "plan_trace"]
+__all__ = ["PlanReport", "SnapshotReport", "plan_trace", "solve_snapshot"]
 
 #: Called with (label, jobs done, jobs) while a replay runs.
 Progress = Callable[[str, int, int], None]

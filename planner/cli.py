@@ -7,8 +7,6 @@ needs it, so that ``--help`` stays fast.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from enum import StrEnum
@@ -18,13 +16,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from instances.errors import InputError, did_you_mean
+from planner.cli_options import (
+    ClusterOption,
+    CoefficientsOption,
+    ForceOption,
+    JsonOption,
+    MaxGroupSizeOption,
+    MaxRolloutNodesOption,
+    MaxTrainNodesOption,
+    QuietOption,
+    SeedOption,
+    StrictOption,
+    TraceOption,
+    cluster_of,
+    coefficients_of,
+    print_json,
+    stdout_console,
+    trace_warnings,
+)
+from planner.cli_snapshot import export, snapshot
 from planner.terminal import EXIT_FAILED, Reporter, guarded
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from instances.coefficients import Coefficients
-    from instances.hardware import Cluster
     from instances.jobs import JobTable
     from instances.trace import Trace
     from planner.api import PlanReport
@@ -60,53 +73,6 @@ class Objective(StrEnum):
     per_iteration = "per-iteration"
 
 
-# --- shared options ---------------------------------------------------------------------
-
-ClusterOption = Annotated[
-    Path | None,
-    typer.Option("--cluster", metavar="TOML", help="GPUs, prices ($/GPU-h), DRAM (GB), links."),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
-CoefficientsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--coefficients",
-        metavar="TOML",
-        help="Numbers of the phase estimator, such as train_mfu = 0.4.",
-    ),
-]
-
-
-def _cluster(path: Path | None) -> Cluster:
-    from instances.hardware import DEFAULT_CLUSTER
-
-    if path is None:
-        return DEFAULT_CLUSTER
-    from instances.cluster_file import read_cluster
-
-    return read_cluster(path)
-
-
-def _coefficients(path: Path | None) -> Coefficients:
-    from instances.coefficients import DEFAULT_COEFFICIENTS, read_coefficients
-
-    return DEFAULT_COEFFICIENTS if path is None else read_coefficients(path)
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
-
-
-def _stdout() -> Console:
-    from rich.console import Console
-
-    unset = os.environ.get("COLUMNS", "").strip() == "0"  # or rich would print nothing at all
-    return Console(highlight=False, soft_wrap=False, width=80 if unset else None)
-
-
 def _version(value: bool) -> None:
     if value:
         from importlib.metadata import version
@@ -135,29 +101,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     """Return what a reader of the answer must know."""
-    from instances.trace_rules import KNOWN_COLUMNS
-
-    out = []
-    for column in trace.jobs.extra:
-        ours = column.startswith(("philly_", "generic_", "profile"))  # of planner import
-        guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
-        if guess:
-            out.append(f"column '{column}' is unknown and only carried along.{guess}")
-    estimated = trace.jobs.estimated_columns()
-    if estimated:
-        out.append(
-            f"estimated, not measured: {', '.join(estimated)}. Give these columns to replace the "
-            f"estimates; --strict refuses them."
-        )
-    sizes = trace.jobs.optional.get("model_b")
-    points = report.options.cluster.models
-    if sizes is not None and estimated:
-        beyond = (sizes < points[0].model_b) | (sizes > points[-1].model_b)
-        if beyond.any():
-            out.append(
-                f"model_b of {int(beyond.sum())} jobs is outside {points[0].model_b:g}-"
-                f"{points[-1].model_b:g}: state and switches are those of the nearest size."
-            )
+    out = trace_warnings(trace.jobs, report.options.cluster)
     for convention, policy, result in report:
         peak = result.link_utilisation["peak"]
         if peak > 1:
@@ -174,15 +118,7 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
 @plan_app.command()
 @guarded
 def plan(
-    trace: Annotated[
-        Path,
-        typer.Option(
-            "--trace",
-            metavar="FILE",
-            help="Jobs: CSV(.gz/.zst), Parquet or JSON Lines.",
-            show_default=False,
-        ),
-    ],
+    trace: TraceOption,
     policy: Annotated[
         str, typer.Option("--policy", help="weave, solo, colocated, random or most-idle.")
     ] = "weave",
@@ -204,17 +140,9 @@ def plan(
             "nearest-deadline, nearest-departure or oldest.",
         ),
     ] = "tightest",
-    max_group_size: Annotated[
-        int, typer.Option("--max-group-size", min=0, help="Most jobs in a group; 0: no limit.")
-    ] = 5,
-    max_rollout_nodes: Annotated[
-        int | None,
-        typer.Option("--max-rollout-nodes", min=1, help="Most rollout nodes in a group."),
-    ] = None,
-    max_train_nodes: Annotated[
-        int | None,
-        typer.Option("--max-train-nodes", min=1, help="Most train nodes in a group."),
-    ] = None,
+    max_group_size: MaxGroupSizeOption = 5,
+    max_rollout_nodes: MaxRolloutNodesOption = None,
+    max_train_nodes: MaxTrainNodesOption = None,
     train_scaling: Annotated[
         bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
     ] = False,
@@ -233,9 +161,7 @@ def plan(
         ),
     ] = 5,
     coefficients: CoefficientsOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a trace with estimated values.")
-    ] = False,
+    strict: StrictOption = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write plan.json, jobs.csv, timeline.csv."),
@@ -277,8 +203,8 @@ def plan(
         require_writable(out, PLAN_FILES, force=force)
     if not check:
         reporter.warn("--no-check: plans are NOT checked; do not trust these figures.")
-    machines = _cluster(cluster)
-    jobs = read_trace(trace, machines, _coefficients(coefficients))
+    machines = cluster_of(cluster)
+    jobs = read_trace(trace, machines, coefficients_of(coefficients))
     if strict:
         refuse_estimates(jobs.jobs)
     with reporter.progress() as progress:
@@ -307,15 +233,18 @@ def plan(
     if as_json:
         from planner.document import plan_document
 
-        _print_json(plan_document(report, timings=timings))
+        print_json(plan_document(report, timings=timings))
     else:
         from planner.tables import print_plan
 
-        print_plan(report, _stdout())
+        print_plan(report, stdout_console())
     if timings and not as_json:
         reporter.note("--timings shows in --json only.")
     if out is not None:
         reporter.note(f"Wrote {', '.join(PLAN_FILES)} to {out}.")
+
+
+app.command("snapshot")(snapshot)
 
 
 # --- check ------------------------------------------------------------------------------
@@ -341,11 +270,11 @@ def check(
     loaded = read_plan(plan)
     report = check_plan(loaded)
     if as_json:
-        _print_json(check_document(loaded, report, plan.name))
+        print_json(check_document(loaded, report, plan.name))
     else:
         from planner.tables import print_check
 
-        print_check(plan.name, loaded, report, _stdout(), most)
+        print_check(plan.name, loaded, report, stdout_console(), most)
     if not report.ok:
         raise typer.Exit(EXIT_FAILED)
 
@@ -419,7 +348,7 @@ def generate(
         if key not in offered.get(name, set()):
             raise InputError(f"--{key} does not apply to '{name}'.")
     if "cluster" in given:
-        given["cluster"] = _cluster(cluster)
+        given["cluster"] = cluster_of(cluster)
     if "jobs" in given:
         given["n_jobs"] = given.pop("jobs")
     _write(GENERATORS[name](**given), out, force=force, reporter=Reporter(quiet=quiet))
@@ -490,7 +419,7 @@ def import_log(
         jobs=jobs,
         profile=profile,
         single_node=single_node,
-        cluster=_cluster(cluster),
+        cluster=cluster_of(cluster),
         **{key: value for key, value in optional.items() if value is not None},
     )
     reporter = Reporter(quiet=quiet)
@@ -536,7 +465,7 @@ def profile(
     from instances.estimate import estimate
     from planner.document import profile_document
 
-    machines, reached = _cluster(cluster), _coefficients(coefficients)
+    machines, reached = cluster_of(cluster), coefficients_of(coefficients)
     found = estimate(
         model_b=model_b,
         max_tokens=max_tokens,
@@ -548,11 +477,11 @@ def profile(
         coefficients=reached,
     )
     if as_json:
-        _print_json(profile_document(found, machines, reached))
+        print_json(profile_document(found, machines, reached))
     else:
         from planner.tables import print_profile
 
-        print_profile(found, _stdout())
+        print_profile(found, stdout_console())
 
 
 @app.command("reproduce")
@@ -575,7 +504,7 @@ def reproduce(
     """
     from planner.reproduce import reproduce as compare
 
-    machines = _cluster(cluster)
+    machines = cluster_of(cluster)
     with Reporter(quiet=quiet).progress() as progress:
         rows = compare(
             seeds=seeds,
@@ -586,11 +515,14 @@ def reproduce(
     if as_json:
         from planner.document import reproduce_document
 
-        _print_json(reproduce_document(rows, seeds, machines))
+        print_json(reproduce_document(rows, seeds, machines))
     else:
         from planner.tables import print_reproduce
 
-        print_reproduce(rows, seeds, _stdout())
+        print_reproduce(rows, seeds, stdout_console())
+
+
+app.command("export")(export)
 
 
 def main() -> None:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
     from instances.checker import CheckReport
     from instances.estimate import Estimate
+    from instances.jobs import JobTable
     from instances.plan import Plan
     from planner.reproduce import Row
 
-__all__ = ["print_check", "print_plan", "print_profile", "print_reproduce"]
+__all__ = ["data_notes", "print_check", "print_plan", "print_profile", "print_reproduce"]
 
 #: GPU names head a column of figures, which must not be cut at 80 columns.
 _WIDEST_NAMES: Final = 11
@@ -284,7 +285,12 @@ def _notes(report: PlanReport) -> list[str]:
             for name, breaches in outside.items()
         )
         notes.append(f"Outside the rules of a valid plan, so no bound; breaches: {broken}.")
-    jobs = report.trace.jobs
+    return notes + data_notes(report.trace.jobs) + _drawn(report)
+
+
+def data_notes(jobs: JobTable) -> list[str]:
+    """Return which columns were drawn or estimated rather than measured."""
+    notes = []
     if "profile_source" in jobs.extra:
         notes.append(
             "Synthetic, drawn and not measured: slo, rollout_s, train_s, model_b (profile_source)."
@@ -292,7 +298,7 @@ def _notes(report: PlanReport) -> list[str]:
     estimated = jobs.estimated_columns()
     if estimated:
         notes.append(f"Estimated, not measured: {', '.join(estimated)}.")
-    return notes + _drawn(report)
+    return notes
 
 
 def print_check(name: str, plan: Plan, report: CheckReport, console: Console, most: int) -> None:

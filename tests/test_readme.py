@@ -25,6 +25,13 @@ COMMANDS = {
         "--baselines",
         "solo,colocated",
     ),
+    "snapshot-output": (
+        "snapshot",
+        "--trace",
+        "instances/catalog/production-200.csv",
+        "--at-hours",
+        "20",
+    ),
     "reproduce-output": ("reproduce",),
     "profile-output": (
         "profile",

@@ -1,0 +1,159 @@
+"""Options and small helpers that several commands share."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from instances.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from instances.coefficients import Coefficients
+    from instances.hardware import Cluster
+    from instances.jobs import JobTable
+
+__all__ = [
+    "ClusterOption",
+    "CoefficientsOption",
+    "ForceOption",
+    "JsonOption",
+    "MaxGroupSizeOption",
+    "MaxRolloutNodesOption",
+    "MaxTrainNodesOption",
+    "QuietOption",
+    "SeedOption",
+    "StrictOption",
+    "TraceOption",
+    "cluster_of",
+    "coefficients_of",
+    "print_json",
+    "seconds_of",
+    "stdout_console",
+    "trace_warnings",
+]
+
+TraceOption = Annotated[
+    Path,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Jobs: CSV(.gz/.zst), Parquet or JSON Lines.",
+        show_default=False,
+    ),
+]
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option("--cluster", metavar="TOML", help="GPUs, prices ($/GPU-h), DRAM (GB), links."),
+]
+MaxGroupSizeOption = Annotated[
+    int, typer.Option("--max-group-size", min=0, help="Most jobs in a group; 0: no limit.")
+]
+MaxRolloutNodesOption = Annotated[
+    int | None,
+    typer.Option("--max-rollout-nodes", min=1, help="Most rollout nodes in a group."),
+]
+MaxTrainNodesOption = Annotated[
+    int | None,
+    typer.Option("--max-train-nodes", min=1, help="Most train nodes in a group."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
+StrictOption = Annotated[
+    bool, typer.Option("--strict", help="Refuse a trace with estimated values.")
+]
+CoefficientsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--coefficients",
+        metavar="TOML",
+        help="Numbers of the phase estimator, such as train_mfu = 0.4.",
+    ),
+]
+
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h|)", re.ASCII)
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def cluster_of(path: Path | None) -> Cluster:
+    """Return the cluster of a file, or the default one."""
+    from instances.hardware import DEFAULT_CLUSTER
+
+    if path is None:
+        return DEFAULT_CLUSTER
+    from instances.cluster_file import read_cluster
+
+    return read_cluster(path)
+
+
+def coefficients_of(path: Path | None) -> Coefficients:
+    """Return the estimator's coefficients of a file, or the default ones."""
+    from instances.coefficients import DEFAULT_COEFFICIENTS, read_coefficients
+
+    return DEFAULT_COEFFICIENTS if path is None else read_coefficients(path)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one document on standard output."""
+    sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
+
+
+def stdout_console() -> Console:
+    """Return the console that tables are printed on."""
+    from rich.console import Console
+
+    unset = os.environ.get("COLUMNS", "").strip() == "0"  # or rich would print nothing at all
+    return Console(highlight=False, soft_wrap=False, width=80 if unset else None)
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return seconds from ``90``, ``90s``, ``5m`` or ``1.5h``.
+
+    Raises
+    ------
+    InputError
+        Naming the option, when the text is something else.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _UNIT_S[match[2]] if match else math.inf
+    if not math.isfinite(seconds):
+        raise InputError(f"Expected {option} a time such as 90, 90s, 5m or 1.5h, got '{text}'.")
+    return seconds
+
+
+def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
+    """Return what a reader of any answer about these jobs must know about their columns."""
+    from instances.trace_rules import KNOWN_COLUMNS
+
+    out = []
+    for column in jobs.extra:
+        ours = column.startswith(("philly_", "generic_", "profile"))  # of planner import
+        guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
+        if guess:
+            out.append(f"column '{column}' is unknown and only carried along.{guess}")
+    estimated = jobs.estimated_columns()
+    if estimated:
+        out.append(
+            f"estimated, not measured: {', '.join(estimated)}. Give these columns to replace the "
+            f"estimates; --strict refuses them."
+        )
+    sizes = jobs.optional.get("model_b")
+    points = cluster.models
+    if sizes is not None and estimated:
+        beyond = (sizes < points[0].model_b) | (sizes > points[-1].model_b)
+        if beyond.any():
+            out.append(
+                f"model_b of {int(beyond.sum())} jobs is outside {points[0].model_b:g}-"
+                f"{points[-1].model_b:g}: state and switches are those of the nearest size."
+            )
+    return out
