@@ -26,11 +26,11 @@ first, best bound first (:class:`_Search`):
    fractional column, solve again, a few times back) looks for one. Chvatal-Gomory cuts on
    three jobs, half the sum of their rows rounded up, ``sum_g ceil(k_g / 2) z_g >= 2`` with
    ``k_g`` the number of the three in ``g``, raise the LP value, and so leave out more. What
-   is left goes to branch and bound. A pair without a cover becomes ``(t, a + 1)``; the first
-   with one is optimal.
+   is left goes to branch and bound. A pair without a cover becomes ``(t, a + 1)``, up to one
+   group per job (where lag nodes are free, that at once); the first with one is optimal.
 
-The LPs are solved by pricing the columns against a part of them (sifting). At any moment the
-least price in the queue is a valid bound, and the best cover found so far is held.
+The LPs are solved by pricing the columns against a part of them (:mod:`models.covering_lp`). At
+any moment the least price in the queue is a valid bound, and the best cover found so far is held.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import combinations
 from math import ceil, inf
 from typing import Final
 
@@ -47,26 +45,18 @@ import numpy as np
 import numpy.typing as npt
 
 from models.backends.highs_model import INFINITY, VERSION, Ended, HighsModel
+from models.covering_lp import EPS, CoverProblem, Ending, Relaxation, StoppedError
 from models.options import Deadline, OutOfTimeError
 
 __all__ = ["VERSION", "Cover", "CoverProblem", "Ending", "solve_cover"]
 
+BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
-#: Slack of whole numbers and reduced costs, in nodes.
-_EPS: Final = 1e-6
-#: Columns priced in at once, cuts added at once, rounds of cuts, cuts a job may be in at once.
-_PRICED: Final = 300
-_CUTS: Final = 100
+#: Rounds of cuts; a round that gains less nodes ends them.
 _ROUNDS: Final = 10
-_CUTS_PER_JOB: Final = 6
-#: Cuts violated by less are left out; a round that gains less nodes ends the rounds.
-_VIOLATION: Final = 1e-3
 _GAIN: Final = 2e-3
-#: Artificial columns on node totals.
-_SLACKS: Final = 3
 #: Steps back of a dive before it gives up, and dives with perturbed choices.
 _STEPS_BACK: Final = (10, 20)
 _DIVES: Final = 3
@@ -76,41 +66,6 @@ _PROBES: Final = 4
 _FEW_COLUMNS: Final = 2_000
 _FEW_NODES: Final = 50
 _SHARE: Final = 0.1
-
-
-class Ending(StrEnum):
-    """Why the choice stopped."""
-
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    TIME = "time"
-    NODES = "nodes"
-    INTERRUPT = "interrupt"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoverProblem:
-    """The columns.
-
-    Attributes
-    ----------
-    n_jobs : int
-    members : (m, k) int64
-        Job indices of each group, padded with -1.
-    nodes : (m, 2) int64
-        Rollout and train nodes.
-    usd : (float, float)
-        Price of a rollout and of a train node, $/h.
-    caps : (int or None, int or None)
-        Most nodes of each pool.
-    """
-
-    n_jobs: int
-    members: IntArray
-    nodes: IntArray
-    usd: tuple[float, float]
-    caps: tuple[int | None, int | None] = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,227 +114,6 @@ def solve_cover(
     return _Search(problem, deadline, incumbent_usd, node_limit, seed, progress).run()
 
 
-class _StoppedError(Exception):
-    """A limit or Ctrl-C."""
-
-    def __init__(self, ending: Ending, status: str = "") -> None:
-        super().__init__(ending)
-        self.ending = ending
-        self.status = status
-
-
-class _Relaxation:
-    """The covering LP over a part of the columns, with cuts, in the units of its objective.
-
-    Rows: jobs, lead nodes, lag nodes, cuts. Columns: artificials, two on lead nodes, one on lag
-    nodes and one per job (a group of that job alone, also in cuts), then the groups priced in
-    so far. With artificials every LP has a solution, whatever is fixed or left out.
-    """
-
-    def __init__(self, problem: CoverProblem, lead: int, deadline: Deadline, seed: int) -> None:
-        self.n = problem.n_jobs
-        self.deadline = deadline
-        self.lead = problem.nodes[:, lead].astype(np.float64)
-        self.lag = problem.nodes[:, 1 - lead].astype(np.float64)
-        self.padded = np.where(problem.members >= 0, problem.members, self.n)
-        m = len(problem.members)
-        self.holds = np.zeros((self.n + 1, m), dtype=np.int8)
-        for column in range(self.padded.shape[1]):
-            self.holds[self.padded[:, column], np.arange(m)] = 1
-        self.holds[self.n] = 0
-        self.n_artificial = _SLACKS + self.n
-        self.position = np.full(m, -1, dtype=np.int64)
-        self.columns: IntArray = np.zeros(0, dtype=np.int64)
-        self.alive: BoolArray = np.ones(m, dtype=np.bool_)
-        self.cuts: IntArray = np.zeros((0, 3), dtype=np.int64)
-        self.cost: FloatArray = np.zeros(m)
-        self.lps = 0
-        self.model = HighsModel(seed=seed)
-        most_lag = problem.caps[1 - lead]
-        lower = np.append(np.ones(self.n), [0.0, -INFINITY])
-        upper = np.append(
-            np.full(self.n, INFINITY), [INFINITY, INFINITY if most_lag is None else float(most_lag)]
-        )
-        self.model.add_rows(lower, upper)
-        artificial = np.zeros((self.n_artificial, self.n + 2))
-        artificial[0, self.n], artificial[1, self.n], artificial[2, self.n + 1] = 1.0, -1.0, -1.0
-        artificial[_SLACKS:, : self.n] = np.eye(self.n)
-        self.model.add_columns(np.zeros(self.n_artificial), artificial)
-        self.value = self.most = 0.0
-        self.feasible = True
-        self.x: FloatArray = np.zeros(0)
-        self.duals: FloatArray = np.zeros(0)
-        self.reduced: FloatArray = np.zeros(m)
-
-    def objective(self, lead: float, lag: float) -> None:
-        """Set the price of lead and of lag nodes."""
-        self.cost = lead * self.lead + lag * self.lag
-        dearest = float(self.cost.max(initial=0.0))
-        self.most = self.n * dearest  # of a cover without a group to spare: one group per job
-        penalty = 1e3 * max(dearest, 1.0)
-        self.model.costs(np.arange(self.n_artificial), np.full(self.n_artificial, penalty))
-        if len(self.columns):
-            self.model.costs(self.position[self.columns], self.cost[self.columns])
-
-    def within(self, least: float, most: float) -> None:
-        """Bound the lead nodes."""
-        self.model.row_bounds(self.n, least, most)
-
-    def leave_out(self, alive: BoolArray) -> None:
-        """Let only these columns be used."""
-        changed = self.columns[self.alive[self.columns] != alive[self.columns]]
-        self.alive = alive.copy()
-        if len(changed):
-            self.model.column_bounds(
-                self.position[changed],
-                np.zeros(len(changed)),
-                np.where(alive[changed], INFINITY, 0.0),
-            )
-
-    def in_cuts(self, columns: IntArray, cuts: IntArray) -> FloatArray:
-        """Return coefficients ``ceil(k / 2)``, shape ``(columns, cuts)``."""
-        holds = self.holds[:, columns]
-        k = holds[cuts[:, 0]] + holds[cuts[:, 1]] + holds[cuts[:, 2]]
-        return ((k + 1) >> 1).T.astype(np.float64)
-
-    def price_in(self, columns: IntArray) -> None:
-        """Add columns that are not there yet."""
-        columns = columns[self.position[columns] < 0]
-        if not len(columns):
-            return
-        matrix = np.concatenate(
-            [
-                self.holds[: self.n, columns].T.astype(np.float64),
-                self.lead[columns][:, None],
-                self.lag[columns][:, None],
-                self.in_cuts(columns, self.cuts),
-            ],
-            axis=1,
-        )
-        self.model.add_columns(self.cost[columns], matrix)
-        self.position[columns] = self.n_artificial + len(self.columns) + np.arange(len(columns))
-        self.columns = np.concatenate([self.columns, columns])
-
-    def _reduced_costs(self) -> FloatArray:
-        y = self.duals
-        out: FloatArray = self.cost - self.lead * y[self.n] - self.lag * y[self.n + 1]
-        out -= np.append(y[: self.n], 0.0)[self.padded].sum(axis=1)
-        for cut in np.flatnonzero(y[self.n + 2 :] > 1e-12):
-            a, b, c = self.cuts[cut]
-            k = (self.holds[a] + self.holds[b] + self.holds[c] + 1) >> 1
-            out -= y[self.n + 2 + cut] * k
-        return out
-
-    def solve(self) -> float:
-        """Return the LP value over all columns that may be used.
-
-        With artificials in use it is still a bound, and infinite where it exceeds the cost of
-        every cover without a group to spare: then there is none.
-        """
-        while True:
-            self.deadline.check()
-            ended = self.model.run(self.deadline.remaining_s())
-            self.lps += 1
-            if self.model.interrupted:
-                raise _StoppedError(Ending.INTERRUPT, self.model.status)
-            if ended is not Ended.OPTIMAL:
-                raise _StoppedError(Ending(ended.value), self.model.status)
-            self.duals = self.model.duals()
-            self.reduced = self._reduced_costs()
-            eps = 1e-9 * max(1.0, float(self.cost.max(initial=0.0)))
-            missing = np.flatnonzero(
-                (self.reduced < -eps - 1e-7) & self.alive & (self.position < 0)
-            )
-            if not len(missing):
-                break
-            order = np.argsort(self.reduced[missing], kind="stable")
-            self.price_in(missing[order[:_PRICED]])
-        values = self.model.values()
-        self.x = values[self.n_artificial :]
-        self.feasible = float(values[: self.n_artificial].max()) < _EPS
-        self.value = self.model.objective
-        if self.value > self.most + _EPS:
-            self.value = inf
-        return self.value
-
-    def chosen(self) -> tuple[int, ...]:
-        """Return the columns of a whole solution."""
-        return tuple(sorted(self.columns[self.x > 0.5].tolist()))
-
-    def violated(self) -> IntArray:
-        """Return the most violated cuts, ``(cuts, 3)`` jobs, few of them on one job."""
-        n, used = self.n, np.flatnonzero(self.x > 1e-7)
-        x, columns = self.x[used], self.columns[used]
-        holds = self.holds[:n, columns].T.astype(np.float64)
-        pairs = (holds * x[:, None]).T @ holds
-        single = np.diag(pairs)
-        # sum ceil(k/2) x = those that hold some of the three + those that hold all
-        left = single[:, None, None] + single[None, :, None] + single[None, None, :]
-        left -= pairs[:, :, None] + pairs[:, None, :] + pairs[None, :, :]
-        for column, weight in zip(columns, x, strict=True):
-            jobs = np.flatnonzero(self.holds[:n, column])
-            for three in combinations(jobs.tolist(), 3):
-                left[three] += 2 * weight
-        rows = np.array(list(combinations(range(n), 3)), dtype=np.int64).reshape(-1, 3)
-        value = left[rows[:, 0], rows[:, 1], rows[:, 2]]
-        found = np.flatnonzero(value < 2 - _VIOLATION)
-        count = np.zeros(n, dtype=np.int64)
-        out = []
-        for row in found[np.argsort(value[found], kind="stable")]:
-            if (count[rows[row]] < _CUTS_PER_JOB).all():
-                out.append(rows[row])
-                count[rows[row]] += 1
-            if len(out) >= _CUTS:
-                break
-        return np.array(out, dtype=np.int64).reshape(-1, 3)
-
-    def add_cuts(self, cuts: IntArray) -> None:
-        """Add cuts; those that are slack are deleted first."""
-        slack = np.flatnonzero(self.duals[self.n + 2 :] < 1e-9)
-        if len(slack):
-            self.model.delete_rows(slack + self.n + 2)
-            self.cuts = np.delete(self.cuts, slack, axis=0)
-        matrix = np.zeros((len(cuts), self.n_artificial + len(self.columns)))
-        matrix[:, self.n_artificial :] = self.in_cuts(self.columns, cuts).T
-        np.put_along_axis(matrix, cuts + _SLACKS, 1.0, axis=1)
-        self.model.add_rows(np.full(len(cuts), 2.0), np.full(len(cuts), INFINITY), matrix)
-        self.cuts = np.concatenate([self.cuts, cuts])
-
-    def dive(
-        self, most: float, steps_back: int, rng: np.random.Generator | None
-    ) -> tuple[int, ...] | None:
-        """Return a cover of value at most ``most``, by fixing the largest fractional columns."""
-        fixed: list[int] = []
-        banned: list[int] = []
-        try:
-            while True:
-                value = self.solve()
-                if self.feasible and value <= most + _EPS:
-                    fractional = np.where((self.x > _EPS) & (self.x < 1 - _EPS), self.x, 0.0)
-                    if not fractional.any():
-                        return self.chosen()
-                    if rng is not None:
-                        fractional = fractional * (1 + 0.3 * rng.random(len(fractional)))
-                    at = int(np.argmax(fractional))
-                    self._fix(at, 1.0, 1.0)
-                    fixed.append(at)
-                elif len(banned) >= steps_back or not fixed:
-                    return None
-                else:
-                    at = fixed.pop()
-                    self._fix(at, 0.0, 0.0)
-                    self.alive[self.columns[at]] = False
-                    banned.append(at)
-        finally:
-            for at in fixed + banned:
-                self._fix(at, 0.0, INFINITY)
-            self.alive[self.columns[banned]] = True
-
-    def _fix(self, at: int, lower: float, upper: float) -> None:
-        column = np.array([self.n_artificial + at])
-        self.model.column_bounds(column, np.array([lower]), np.array([upper]))
-
-
 @dataclass(order=True)
 class _Node:
     """An interval of lead nodes ``least..most``, or a pair ``(least, lag)`` when ``lag >= 0``."""
@@ -405,14 +139,17 @@ class _Search:
     ) -> None:
         self.problem = problem
         self.deadline = deadline
-        self.best_usd = inf if incumbent_usd is None else incumbent_usd
+        # the dearer node costs 1: tolerances must not depend on the unit of money
+        self.unit_usd = max(problem.usd) or 1.0
+        self.usd = np.array(problem.usd) / self.unit_usd
+        self.best_usd = inf if incumbent_usd is None else incumbent_usd / self.unit_usd
         self.best: tuple[int, ...] | None = None
         self.nodes_left = node_limit
         self.seed = seed
         self.progress = progress
         lead = 1 if problem.usd[1] >= problem.usd[0] else 0
         self.lead = lead
-        self.usd_lead, self.usd_lag = problem.usd[lead], problem.usd[1 - lead]
+        self.usd_lead, self.usd_lag = float(self.usd[lead]), float(self.usd[1 - lead])
         self.cap_lead, self.cap_lag = problem.caps[lead], problem.caps[1 - lead]
         # a cover without a group to spare has at most one group per job
         self.most_lag = problem.n_jobs * int(problem.nodes[:, 1 - lead].max(initial=0))
@@ -429,7 +166,7 @@ class _Search:
         }
         self.working = 0.0  # price of the node that is being worked on
         self.mip_status = ""
-        self.stopped: _StoppedError | None = None
+        self.stopped: StoppedError | None = None
 
     # --- the loop ---------------------------------------------------------------------------
 
@@ -443,7 +180,7 @@ class _Search:
         if not covered[:n].all():
             return self._answer(Ending.INFEASIBLE, inf, None)
         try:
-            self.lp = _Relaxation(self.problem, self.lead, self.deadline, self.seed)
+            self.lp = Relaxation(self.problem, self.lead, self.deadline, self.seed)
             sizes = (self.problem.members >= 0).sum(axis=1)
             self.everything = np.ones(len(sizes), dtype=np.bool_)
             self.lp.price_in(np.flatnonzero(sizes <= 2))
@@ -452,12 +189,12 @@ class _Search:
             self.working = inf
             self._dive(inf, 0)  # something to hold, however dear
             self._loop()
-        except _StoppedError as stop:
+        except StoppedError as stop:
             self.stopped = stop
         except OutOfTimeError:
-            self.stopped = _StoppedError(Ending.TIME)
+            self.stopped = StoppedError(Ending.TIME)
         except KeyboardInterrupt:
-            self.stopped = _StoppedError(Ending.INTERRUPT)
+            self.stopped = StoppedError(Ending.INTERRUPT)
         bound = min(self._open_usd(), self.best_usd)
         if self.stopped is not None and bound < self.best_usd:
             return self._answer(self.stopped.ending, bound, self.best, self.stopped.status)
@@ -476,7 +213,8 @@ class _Search:
             self.working = self.heap[0].usd  # first: Ctrl-C may come between the two
             node = heapq.heappop(self.heap)
             if self.progress is not None:
-                self.progress(self._open_usd(), None if self.best_usd == inf else self.best_usd)
+                best = None if self.best_usd == inf else self.best_usd * self.unit_usd
+                self.progress(self._open_usd() * self.unit_usd, best)
             if node.lag < 0:
                 self._split(node)
             else:
@@ -502,7 +240,7 @@ class _Search:
         self._interval(at + 1, node.most)
         value = self._single(at)
         if value < inf:
-            self._pair(at, ceil(value - _EPS))
+            self._pair(at, ceil(value - EPS))
 
     def _single(self, lead: int) -> float:
         """Return the fewest lag nodes by LP with at most so many lead nodes."""
@@ -532,14 +270,14 @@ class _Search:
             return
         before = value
         for round_ in range(_ROUNDS + 1):
-            if value > most + _EPS:
+            if value > most + EPS:
                 self._dearer(node)
                 return
             self._leave_out(most - value)
             if round_ == 0 and self._dive(most, _STEPS_BACK[0]):
                 return
             value = self.lp.solve()
-            if value > most + _EPS:
+            if value > most + EPS:
                 continue
             cuts = self.lp.violated()
             if not len(cuts) or round_ == _ROUNDS:
@@ -550,7 +288,7 @@ class _Search:
             if round_ >= 2 and value - before < _GAIN:
                 break
             before = value
-        if value > most + _EPS:
+        if value > most + EPS:
             self._dearer(node)
             return
         self._leave_out(most - value)
@@ -569,13 +307,13 @@ class _Search:
             usd = self.usd_lead * node.least + self.usd_lag * (node.lag + more)
             if usd >= self.best_usd * (1 - 1e-9):
                 return
-            self.lp.leave_out(self.everything & (reduced <= node.lag + more - value + _EPS))
+            self.lp.leave_out(self.everything & (reduced <= node.lag + more - value + EPS))
             if self._dive(node.lag + more, _STEPS_BACK[0]):
                 return
 
     def _leave_out(self, slack: float) -> None:
         """Leave out the columns whose reduced cost exceeds what the pair has left."""
-        self.lp.leave_out(self.lp.alive & (self.lp.reduced <= slack + _EPS))
+        self.lp.leave_out(self.lp.alive & (self.lp.reduced <= slack + EPS))
 
     def _dive(self, most: float, steps_back: int, rng: np.random.Generator | None = None) -> bool:
         found = self.lp.dive(most, steps_back, rng)
@@ -586,7 +324,7 @@ class _Search:
     def _hold(self, chosen: tuple[int, ...]) -> None:
         """Keep a cover if it is the cheapest."""
         nodes = self.problem.nodes[list(chosen)].sum(axis=0)
-        usd = float(nodes @ np.array(self.problem.usd))
+        usd = float(nodes @ self.usd)
         if usd < self.best_usd * (1 - 1e-9):
             self.best_usd, self.best = usd, chosen
 
@@ -609,10 +347,12 @@ class _Search:
             return
         if ended is not Ended.INFEASIBLE:
             self.undecided = min(self.undecided, node.usd)
+            if self.nodes_left == 0 and self.best_usd < inf:
+                raise StoppedError(Ending.NODES, self.mip_status)
         if ended in (Ended.INFEASIBLE, Ended.NODES):
             self._dearer(node)  # a dearer cover may still be found
             return
-        raise _StoppedError(Ending(ended.value), self.mip_status)
+        raise StoppedError(Ending(ended.value), self.mip_status)
 
     def _mip(
         self, node: _Node, columns: IntArray, node_limit: int | None, seconds: float | None
@@ -645,7 +385,7 @@ class _Search:
         if model.holds_solution:  # any cover within the totals will do, whatever its value
             self._hold(tuple(columns[model.values() > 0.5].tolist()))
         if model.interrupted:
-            raise _StoppedError(Ending.INTERRUPT, model.status)
+            raise StoppedError(Ending.INTERRUPT, model.status)
         return Ended.OPTIMAL if model.holds_solution else ended
 
     def _answer(
@@ -654,7 +394,7 @@ class _Search:
         return Cover(
             ending=ending,
             chosen=chosen,
-            bound_usd=bound,
+            bound_usd=bound * self.unit_usd,
             counts=self.counts,
             status=status or ending.value,
         )

@@ -31,7 +31,8 @@ Why it is exact in seconds
 --------------------------
 Every timing rule is a difference ``x_v - x_u >= w - h C`` with ``w >= 0`` and an integer ``h``
 (which of the two is a full turn ahead), chosen by ``b, o, B``. The solver needs integers: let
-``u`` be the unit, ``w' = floor(w / u)`` and ``C' = ceil(D / u)``.
+``u`` be the unit, ``w'`` the sum of the floors of the terms of ``w / u`` (phase, switch, sync:
+up to three) and ``C' = ceil(D / u)``.
 
 *A schedule of period D gives an integer solution.* Multiply all starts by ``u C' / D >= 1``:
 ``x_v - x_u + h C`` is at least ``w >= 0`` before, so no less after. Now ``C / u = C'`` is a
@@ -41,12 +42,12 @@ h C'``. So whatever is proved infeasible is infeasible in seconds.
 *An integer solution gives a schedule.* The least period of its orders and turns is the largest
 ``sum w / sum h`` over the cycles of differences (:func:`models.cycle_ratio.least_period`). A
 cycle with ``h >= 1`` has ``sum w' <= h C'``, so ``sum w / h <= u C' + u E < D + u (E + 1)``
-with at most ``E = 2 n`` differences in a cycle of ``n`` jobs. A cycle with ``h = 0`` has only
+with at most ``E = 5 n`` terms floored in a cycle of ``n`` jobs. A cycle with ``h = 0`` has only
 ``w' = 0``: phases below one unit.
 
-So ``u = 2^-28 D`` decides at once unless a schedule is within about ``4e-9 (2 n + 1)`` of the
+So ``u = 2^-28 D`` decides at once unless a schedule is within about ``4e-9 (5 n + 1)`` of the
 deadline; then ``u = 2^-40 D`` does, where every solution is below ``D (1 + 1e-9)`` for up to
-500 jobs. "None" is exact at ``D``, a schedule at ``D (1 + 1e-9)``; every schedule's period is
+200 jobs. "None" is exact at ``D``, a schedule at ``D (1 + 1e-9)``; every schedule's period is
 computed in seconds before it is returned. The search learns from conflicts among differences,
 so its effort does not grow with ``C'``. The solver's own presolve is left out: for groups it
 costs more than it saves, and with numbers above 2^34 it called 3 of 8,000 random groups
@@ -89,7 +90,7 @@ _BITS: Final = (29, 41)
 _STATE_PLACES: Final = 6
 _STATE_BITS: Final = 41
 #: A state this much above the DRAM, relatively, still fits.
-_STATE_REL: Final = 1e-9
+_STATE_REL: Final = 1e-10
 #: Relative round-off of a few operations on decimals such as 0.1 x 3.
 _WHOLE_REL: Final = 1e-12
 #: No presolve; see "Why it is exact in seconds".

@@ -36,7 +36,7 @@ from instances.errors import UnsupportedError
 from models.candidate_groups import CandidateGroups, enumerate_groups
 from models.group_cost import GroupCost
 from models.options import Deadline, OutOfTimeError, SolveOptions
-from models.result import Result, StoppedBy, first_incumbent, result_of
+from models.result import Result, StoppedBy, first_incumbent, result_of, usd_of
 from models.snapshot import FleetCaps, PlacedGroup, Snapshot
 
 __all__ = ["METHOD", "MOST_JOBS", "NO_FLEET", "fleet_front", "least_rollout", "solve"]
@@ -88,6 +88,8 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     except KeyboardInterrupt:
         stopped = StoppedBy.INTERRUPT
     counts |= {f"decided_{how}": number for how, number in sorted(cost.counts.items())}
+    if stopped is None and chosen is None and held is not None:  # valid by a hair's breadth
+        chosen, least_usd = list(held), usd_of(snapshot, held)
     return result_of(
         snapshot,
         options,

@@ -36,7 +36,7 @@ class SolveOptions:
     max_groups : int
         Most candidate groups an enumeration may hold before it refuses.
     threads : int
-        Of the solver. 1 is the default and the only deterministic choice.
+        Of CP-SAT; HiGHS always runs on one, its number being one for the whole process.
     seed : int
     warm_start : Plan or None
         A valid plan of the same jobs, held until something better is found.
@@ -105,6 +105,13 @@ class Deadline:
     def expired(self) -> bool:
         """Whether no time is left."""
         return self._limit is not None and self.elapsed_s >= self._limit
+
+    def later(self, seconds: float) -> Deadline:
+        """Return the deadline so much later, of the same clock and beginning."""
+        other = Deadline.__new__(Deadline)
+        other._clock, other._began = self._clock, self._began
+        other._limit = None if self._limit is None else self._limit + seconds
+        return other
 
     def check(self) -> None:
         """Raise :class:`OutOfTimeError` when no time is left."""

@@ -155,7 +155,7 @@ def ratio_of(usd: float | None, bound_usd: float | None) -> float | None:
     """
     if usd is None or bound_usd is None:
         return None
-    if bound_usd > usd + OPTIMALITY_REL * max(abs(usd), 1.0):
+    if bound_usd > usd + OPTIMALITY_REL * abs(usd):
         raise FleetPlannerError(
             f"The bound ${bound_usd:,.6f}/h exceeds the cost ${usd:,.6f}/h of a valid plan: a "
             "fault of the program, not of the input."
@@ -169,7 +169,7 @@ def proved(usd: float | None, bound_usd: float | None) -> bool:
     """Return whether the bound proves the cost optimal."""
     if usd is None or bound_usd is None:
         return False
-    return bound_usd >= usd - OPTIMALITY_REL * max(abs(usd), 1.0)
+    return bound_usd >= usd - OPTIMALITY_REL * abs(usd)
 
 
 def usd_of(snapshot: Snapshot, groups: Iterable[PlacedGroup]) -> float:
@@ -241,7 +241,7 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
     if groups is not None:
         plan = plan_of(snapshot, groups, method)
         usd = plan.usd_total
-        if claimed_usd is not None and abs(usd - claimed_usd) > 1e-6 * max(abs(usd), 1.0):
+        if claimed_usd is not None and abs(usd - claimed_usd) > 1e-6 * abs(usd):
             raise CheckError(
                 f"Method {method} claims ${claimed_usd:,.6f}/h for a plan of ${usd:,.6f}/h: a "
                 "fault of the program, not of the input."

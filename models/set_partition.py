@@ -40,14 +40,14 @@ from models.maximal_sets import MaximalSets
 from models.options import Deadline, OutOfTimeError, SolveOptions
 from models.result import Result, SolverInfo, StoppedBy, first_incumbent, result_of, usd_of
 from models.single_node_sets import SetPool
-from models.snapshot import PlacedGroup, Snapshot
+from models.snapshot import PlacedGroup, Snapshot, solo_group
 
 __all__ = ["METHOD", "solve"]
 
 METHOD: Final = "set-partition"
 
-#: More nodes than any group is given: its limits decide.
-_ANY: Final = 2**31
+#: Seconds after the time limit in which groups already chosen may still be decided.
+_GRACE_S: Final = 1.0
 
 IntArray = npt.NDArray[np.int64]
 
@@ -127,6 +127,11 @@ class _Run:
         if usd < self.held_usd * (1 - 1e-12):
             self.held, self.held_usd = groups, usd
 
+    def nodes_left(self) -> int | None:
+        """Return what is left of the limit of branch-and-bound nodes."""
+        limit = self.options.node_limit
+        return None if limit is None else max(limit - self.counts.get("nodes", 0), 0)
+
     def timed(self, step: str, began_s: float) -> None:
         """Add the seconds since then to a step."""
         self.seconds[step] = self.seconds.get(step, 0.0) + self.deadline.elapsed_s - began_s
@@ -148,12 +153,8 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
         snapshot=snapshot,
         options=options,
         deadline=deadline,
-        # groups chosen at the end of the time are decided all the same: a few, in milliseconds
-        cost=GroupCost(
-            snapshot,
-            seed=options.seed,
-            deadline=None if single_node_sets.is_for(snapshot) else deadline,
-        ),
+        # a little later: groups chosen when the time is over are decided all the same
+        cost=GroupCost(snapshot, seed=options.seed, deadline=deadline.later(_GRACE_S)),
         held=held,
         held_usd=inf if held is None else usd_of(snapshot, held),
     )
@@ -200,10 +201,10 @@ def _search(run: _Run) -> None:
             run.bound_usd = inf
         refuted = _decide(run, cover, members, nodes)
         if cover.ending not in (Ending.OPTIMAL, Ending.INFEASIBLE):
-            run.stopped = _STOPPED.get(cover.ending)
+            run.stopped = run.stopped or _STOPPED.get(cover.ending)
             run.failed = cover.ending is Ending.FAILED
             return
-        if not refuted:
+        if not refuted or run.stopped is not None:
             return
         run.counts["refuted"] = run.counts.get("refuted", 0) + len(refuted)
         for group in refuted:
@@ -242,7 +243,7 @@ def _choose(run: _Run, members: IntArray, nodes: IntArray) -> Cover:
         ),
         run.deadline,
         incumbent_usd=None if run.held is None else run.held_usd,
-        node_limit=run.options.node_limit,
+        node_limit=run.nodes_left(),
         seed=run.options.seed,
         progress=progress,
     )
@@ -258,8 +259,9 @@ def _decide(
 ) -> list[tuple[tuple[int, ...], Nodes]]:
     """Decide the groups chosen, hold the plan they give; return those refuted.
 
-    A job covered twice leaves all but the first of its groups. A refuted group's jobs run as
-    the cheapest group they can be, or each alone, if that is within the caps.
+    A job covered twice leaves all but the first of its groups. Jobs of a refuted group run as
+    the cheapest group they can be, and where time is over before that is known, each alone: if
+    that is within the caps.
     """
     if cover.chosen is None:
         return []
@@ -270,18 +272,20 @@ def _decide(
     for column in cover.chosen:
         jobs = tuple(job for job in members[column].tolist() if job >= 0)
         rollout, train = nodes[column].tolist()
-        found = run.cost.decide(jobs, (rollout, train))
-        if found is None:
-            refuted.append((jobs, (rollout, train)))
-            found = run.cost.cheapest(jobs, inf)
         left = [job for job in jobs if job not in seen]
         seen |= set(left)
-        if found is not None:
+        try:
+            found = run.cost.decide(jobs, (rollout, train))
+            if found is None:
+                refuted.append((jobs, (rollout, train)))
+                found = run.cost.cheapest(jobs, inf)
+        except OutOfTimeError:
+            run.stopped, found = StoppedBy.TIME, None
+        if found is None:
+            groups += [solo_group(run.snapshot, job) for job in left]
+        else:
             kept = found.without(job for job in jobs if job not in left)
             groups += [] if kept is None else [kept]
-        else:
-            alone = [run.cost.decide((job,), (_ANY, _ANY)) for job in left]
-            groups += [group for group in alone if group is not None]
     run.timed("decisions", began)
     totals = [sum(group.nodes[pool] for group in groups) for pool in (0, 1)]
     if run.snapshot.caps.allow(*totals):

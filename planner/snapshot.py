@@ -294,9 +294,11 @@ def _solved(problem: Problem, asked: str, options: SolveOptions, notes: list[str
     if not len(snapshot):  # async jobs only: nothing to decide
         return result_of(snapshot, options, methods[0], groups=(), bound_usd=0.0)
     refusal = ""
+    deadline = options.start()  # one for the placer and every method asked
     try:
         options = dataclasses.replace(options, warm_start=warm_start(snapshot))
         for method in methods:
+            options = dataclasses.replace(options, time_limit_s=deadline.remaining_s())
             try:
                 return solve(method, snapshot, options)
             except UnsupportedError as error:
@@ -374,7 +376,10 @@ def _bounded(result: Result, snapshot: Snapshot) -> tuple[Result, str | None]:
         return result, result.method
     if result.plan is None and not snapshot.caps.allow(weak.rollout_nodes, weak.train_nodes):
         none = Termination.INFEASIBLE
-        return dataclasses.replace(result, termination=none, stopped_by=None), None
+        result = dataclasses.replace(
+            result, termination=none, stopped_by=None, bound_usd_per_hour=None
+        )
+        return result, None
     ratio_of(result.usd_per_hour, weak.usd_per_hour)  # raises when the bound is above the cost
     if proved(result.usd_per_hour, weak.usd_per_hour):
         best = Termination.OPTIMAL
