@@ -8,13 +8,14 @@ order of its phases fits or not, decided by pushing starts forward. Orders of th
 are tried one after the other. On groups met by the placer this finds the lower bound almost
 always, mostly with the first order.
 
-**Insertion** (:func:`pack`), for any pins and rates. A node's busy time is a sorted list of
-arcs ``(start, end)`` with ``0 <= start < C`` and ``end`` possibly past ``C``; a gang's is the
-union over its nodes. Jobs are inserted one after the other. For one job with one iteration, all
+**Insertion** (:func:`pack`), for any pins and one iteration each. A node's busy time is a
+sorted list of arcs ``(start, end)`` with ``0 <= start < C`` and ``end`` possibly past ``C``; a
+gang's is the union over its nodes. Jobs are inserted one after the other. For one job, all
 pairs of a rollout gap and a train gap are tried; within a pair the feasible (rollout start,
 train start) form a polygon, and only its vertices are tried: there at least one phase touches
 a neighbour. The cost of a choice is the smaller leftover piece on either side plus a tenth of
-the gap's leftover, weighted by how full that pool's node is.
+the gap's leftover, weighted by how full that pool's node is. A job of several iterations is
+inserted as one chain (:func:`place_chain`).
 
 Both are plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
 exceeds the work.
@@ -27,7 +28,7 @@ from collections.abc import Sequence
 from itertools import islice, permutations
 from typing import Final
 
-__all__ = ["first_turn", "one_node_first", "pack", "place_one"]
+__all__ = ["first_turn", "one_node_first", "pack", "place_chain", "place_one"]
 
 #: Relative slack of comparisons, far below the checker's tolerance.
 EPS: Final = 1e-10
@@ -179,55 +180,74 @@ def _vertices(
     return out
 
 
-def _fit(busy: list[Arc], circle: float, earliest: float, length: float, eps: float) -> float:
-    """Return the earliest start >= ``earliest`` with ``length`` free, or infinity."""
+def _windows(busy: list[Arc], circle: float, length: float, eps: float) -> list[Arc]:
+    """Return the earliest and the latest start of a phase in every gap that holds it."""
     if not busy:
-        return earliest
-    turn = earliest - earliest % circle
+        return []
+    return [
+        (begin, begin + gap - length if gap > length else begin)
+        for begin, gap in _gaps(busy, circle, length - eps)
+    ]
+
+
+def _earliest(windows: list[Arc], circle: float, now: float, eps: float) -> float:
+    """Return the earliest start from ``now`` on, in whatever turn; infinity without windows."""
     best = INFINITY
-    for begin, gap in _gaps(busy, circle, length - eps):
-        room = max(gap - length, 0.0)
-        for lap in (turn - circle, turn, turn + circle, turn + 2 * circle):
-            start = begin + lap
-            if start + room >= earliest - eps:
-                best = min(best, max(start, earliest if start < earliest else start))
-                break
+    for first, last in windows:
+        start = first - ((last - now + eps) // circle) * circle
+        if start <= now:
+            return now
+        if start < best:
+            best = start
     return best
 
 
-def _place_chain(
+def place_chain(
     circle: float, busy_r: list[Arc], busy_t: list[Arc], p: float, q: float, s: float, rate: int
 ) -> Pairs | None:
-    """Return starts of ``rate`` iterations, each phase as early as it fits.
+    """Return starts of ``rate`` iterations inserted into both pools, ``None`` when none fit.
 
-    The first rollout is tried at both ends of every rollout gap, and where it ends at the
-    start of a train gap; the most compact chain that closes within one turn wins.
+    A chain that fits may start earlier as a whole until one of its phases follows another job's
+    at once. So one phase starts where a gap begins, of the first iteration, as all are alike;
+    after it each phase is as early as it fits. Nothing that fits is missed. Of the chains that
+    close within one turn the one that waits least is taken.
+
+    Parameters
+    ----------
+    circle : float
+        Length of the circle, seconds.
+    busy_r, busy_t : list of (float, float)
+        Sorted busy arcs of the rollout and of the train nodes of the job.
+    p, q, s : float
+        Rollout, train and sync seconds.
+    rate : int
+        Iterations per period, at least 1.
     """
     eps = EPS * circle
-    firsts = []
-    if busy_r:
-        for begin, length in _gaps(busy_r, circle, p - eps):
-            firsts += [begin, begin + max(length - p, 0.0)]
-    if busy_t:
-        for begin, _ in _gaps(busy_t, circle, q - eps):
-            firsts.append(begin - p)
-    if not firsts:
-        if busy_r or busy_t:
-            return None
-        firsts.append(0.0)
-    best, best_span = None, circle + eps
-    for first in firsts:
-        pairs: list[tuple[float, float]] = []
-        now = first
-        for _ in range(rate):
-            x = _fit(busy_r, circle, now, p, eps)
-            y = _fit(busy_t, circle, x + p, q, eps)
-            pairs.append((x, y))
-            now = y + q + s
-            if now == INFINITY or now - pairs[0][0] > best_span:
-                break
-        else:
-            best, best_span = tuple(pairs), now - pairs[0][0] - eps
+    turn = p + q + s
+    if rate * turn > circle + eps:
+        return None
+    if not busy_r and not busy_t:
+        return tuple((i * turn, i * turn + p) for i in range(rate))
+    windows = _windows(busy_r, circle, p, eps), _windows(busy_t, circle, q, eps)
+    free, lasts = (not busy_r, not busy_t), (p, q + s)
+    best: Pairs | None = None
+    best_span = circle + eps
+    for first in (0, 1):
+        for anchor, _ in windows[first]:
+            starts, phase = [anchor], first
+            now = anchor + lasts[phase]
+            while now - anchor <= best_span and len(starts) < 2 * rate:
+                phase = 1 - phase
+                if not free[phase]:
+                    now = _earliest(windows[phase], circle, now, eps)
+                starts.append(now)
+                now += lasts[phase]
+            if now - anchor <= best_span:
+                if first == 1:  # the last rollout is that of the first train, a turn later
+                    starts.insert(0, starts.pop() - circle)
+                best = tuple(zip(starts[::2], starts[1::2], strict=True))
+                best_span = now - anchor - eps
     return best
 
 
@@ -339,10 +359,9 @@ def pack(
     s: Sequence[float],
     rollout_pins: Sequence[Pins],
     train_pins: Sequence[Pins],
-    rates: Sequence[int],
     order: Sequence[int],
 ) -> list[Pairs] | None:
-    """Insert the jobs in ``order`` into a circle of length ``circle``.
+    """Insert the jobs, one iteration each, in ``order`` into a circle of length ``circle``.
 
     Returns
     -------
@@ -354,15 +373,10 @@ def pack(
     out: list[Pairs] = [()] * len(p)
     for j in order:
         busy_r, busy_t = _busy(arcs_r, rollout_pins[j]), _busy(arcs_t, train_pins[j])
-        pairs: Pairs | None
-        if rates[j] == 1:
-            pair = place_one(circle, busy_r, busy_t, p[j], q[j], s[j])
-            pairs = None if pair is None else (pair,)
-        else:
-            pairs = _place_chain(circle, busy_r, busy_t, p[j], q[j], s[j], rates[j])
-        if pairs is None:
+        pair = place_one(circle, busy_r, busy_t, p[j], q[j], s[j])
+        if pair is None:
             return None
-        out[j] = first_turn(pairs, circle)
+        out[j] = first_turn((pair,), circle)
         for x, y in out[j]:
             _occupy(arcs_r, rollout_pins[j], x % circle, p[j])
             _occupy(arcs_t, train_pins[j], y % circle, q[j])

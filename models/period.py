@@ -25,7 +25,8 @@ schedule never depends on hidden state. Three ways to a schedule:
   alternate processing time first" rule of Pinedo, *Scheduling*, theorem 8.1.1).
 * :func:`least_period`: the least period of *given* cyclic orders and laps, a maximum cycle
   ratio, by Newton's iteration on positive cycles.
-* :func:`construct`: a constructive schedule for any pins and rates, at or below a limit.
+* :func:`construct`: a schedule for any pins and rates, at or below a limit, by construction;
+  with rates above 1 also by an exact search, cut short (:mod:`models.pair_orders`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ from models.group_shape import (
     lower_bound_s,
 )
 from models.open_shop import open_shop
-from models.packing import first_turn, one_node_first, pack, place_one
+from models.packing import first_turn, one_node_first, pack, place_chain, place_one
+from models.pair_orders import decide_orders
+from models.rate_bound import is_overfull, pair_bound_s
+from models.self_timed import interleavings, self_timed
 
 __all__ = [
     "CyclicOrder",
@@ -65,21 +69,26 @@ __all__ = [
 
 #: Orders of the shared node, and of every other node, tried by "one node first".
 _ONE_NODE_ORDERS: Final = 24
+#: With rates: branches that a search is allowed, beside one per iteration of all jobs.
+_BRANCHES: Final = 8
+#: With rates: relative difference below which a period is not shortened.
+_SAME: Final = 1e-9
+#: With rates: the next period searched, on the way from what is too short to the best held.
+_NEXT: Final = 0.7
 
 
 def _insertion_orders(shape: GroupShape, most: int) -> Iterator[Sequence[int]]:
     """Yield up to ``most`` of the documented insertion orders, duplicates left out.
 
-    Longest iteration first, longest train first, longest rollout first, widest gang first,
-    least slack (largest share of a turn, ``k_j (p + q + s)``) first; ties by index.
+    Longest iteration first, longest train first, longest rollout first, widest gang first; ties
+    by index.
     """
-    p, q, s, rates = shape.rollout_s, shape.train_s, shape.sync_s, shape.rates
+    p, q, s = shape.rollout_s, shape.train_s, shape.sync_s
     keys: tuple[Callable[[int], float | tuple[float, float]], ...] = (
         lambda j: -p[j] - q[j] - s[j],
         lambda j: -q[j],
         lambda j: -p[j],
         lambda j: (-len(shape.rollout_pins[j]) - len(shape.train_pins[j]), -p[j] - q[j] - s[j]),
-        lambda j: -rates[j] * (p[j] + q[j] + s[j]),
     )
     seen: list[list[int]] = []
     for key in keys[:most]:
@@ -95,8 +104,7 @@ def insert(shape: GroupShape, period_s: float, starts_s: Starts) -> Starts | Non
     Parameters
     ----------
     shape : GroupShape
-        The group with the new job last, at one iteration per period; switches as they are
-        once it is there.
+        The group with the new job last; switches as they are once it is there.
     period_s : float
     starts_s : tuple
         Starts of all jobs but the last; valid for their phases in ``shape``.
@@ -117,9 +125,11 @@ def insert(shape: GroupShape, period_s: float, starts_s: Starts) -> Starts | Non
             busy_t += [(y % period_s, y % period_s + seconds) for _, y in pairs]
     busy_r.sort()
     busy_t.sort()
-    pair = place_one(
-        period_s, busy_r, busy_t, shape.rollout_s[-1], shape.train_s[-1], shape.sync_s[-1]
-    )
+    phases = shape.rollout_s[-1], shape.train_s[-1], shape.sync_s[-1]
+    if shape.rates[-1] > 1:
+        chain = place_chain(period_s, busy_r, busy_t, *phases, shape.rates[-1])
+        return None if chain is None else (*starts_s, first_turn(chain, period_s))
+    pair = place_one(period_s, busy_r, busy_t, *phases)
     return None if pair is None else (*starts_s, first_turn((pair,), period_s))
 
 
@@ -140,7 +150,6 @@ def _pack_any(shape: GroupShape, circle: float, orders: int) -> Starts | None:
             shape.sync_s,
             shape.rollout_pins,
             shape.train_pins,
-            shape.rates,
             order,
         )
         if found is not None:
@@ -155,7 +164,7 @@ def _one_node_first(shape: GroupShape, circle: float) -> Starts | None:
     if not by_train and not _all_on_one(shape.rollout_pins):
         return None
     pins = shape.rollout_pins if by_train else shape.train_pins
-    if max(map(len, pins)) > 1 or max(shape.rates) > 1:
+    if max(map(len, pins)) > 1:
         return None
     slack = [max(circle - a - b - c, 0.0) for a, b, c in zip(p, q, s, strict=True)]
     if by_train:
@@ -186,7 +195,6 @@ def _is_open_shop(shape: GroupShape) -> bool:
         not any(shape.sync_s)
         and len(set(shape.rollout_pins)) == len(set(shape.train_pins)) == 1
         and len(shape.rollout_pins[0]) == len(shape.train_pins[0]) == 1
-        and set(shape.rates) == {1}
     )
 
 
@@ -200,6 +208,11 @@ def construct(
     and the best period held. At each length: one node first where all jobs share a node,
     then insertion in up to ``orders`` orders (:mod:`models.packing`).
 
+    With a rate above 1: the best of up to ``orders`` interleavings (:mod:`models.self_timed`);
+    if it exceeds the limit, the search of :mod:`models.pair_orders` at the limit, and the least
+    period of the orders it finds; then up to ``refine`` such searches between the longest
+    period known to be too short (:mod:`models.rate_bound`) or tried in vain and the best held.
+
     Parameters
     ----------
     shape : GroupShape
@@ -207,9 +220,11 @@ def construct(
         Largest period allowed, seconds, usually ``min_j D_j`` (``min_j k_j D_j`` with rates).
         Left out: one iteration after the other, which always works.
     orders : int
-        How many of the documented insertion orders to try per period.
+        How many of the documented insertion orders to try per period. With a rate above 1: how
+        many interleavings; the search at the limit takes ``orders x (8 + sum k_j)`` branches at
+        most, one for a shorter period ``8 + sum k_j``.
     refine : int
-        Attempts at shorter periods once LB(g) itself has failed.
+        Attempts at shorter periods.
 
     Returns
     -------
@@ -221,6 +236,8 @@ def construct(
     limit = _serial_seconds(shape) if limit_s is None else limit_s
     if bound > limit * (1 + REL_EPS):
         return None
+    if max(shape.rates) > 1:
+        return _construct_rates(shape, bound, limit, orders, refine)
     if _is_open_shop(shape):
         return open_shop(shape.rollout_s, shape.train_s)
     starts = _pack_any(shape, bound, orders)
@@ -241,6 +258,57 @@ def construct(
         found = Schedule(period_s=middle, starts_s=starts, bound_s=bound)
         best = tightened(shape, found)
     return best
+
+
+def _construct_rates(
+    shape: GroupShape, bound: float, limit: float, orders: int, refine: int
+) -> Schedule | None:
+    """Return a schedule of several iterations per period, at most ``limit`` long.
+
+    LB(g) is below the least period more often than not, so it is not tried first.
+    """
+    too_short = max(bound, pair_bound_s(shape))
+    if too_short > limit * (1 + REL_EPS):
+        return None
+    branches = _BRANCHES + sum(shape.rates)
+    best = _interleaved(shape, bound, limit, orders)
+    if best is None:
+        best = _searched(shape, bound, limit, orders * branches)
+    for _ in range(refine):
+        if best is None or best.period_s <= too_short * (1 + _SAME):
+            break
+        period = too_short + _NEXT * (best.period_s - too_short)
+        found = _searched(shape, bound, period, branches)
+        if found is None:
+            too_short = period
+        else:
+            best = found
+    return best
+
+
+def _interleaved(shape: GroupShape, bound: float, limit: float, orders: int) -> Schedule | None:
+    """Return the best of the interleaved orders, if it is at most ``limit`` long."""
+    best: Schedule | None = None
+    for order in interleavings(shape, orders):
+        period, starts = self_timed(shape, order)
+        if best is None or period < best.period_s * (1 - REL_EPS):
+            best = Schedule(period_s=max(period, bound), starts_s=starts, bound_s=bound)
+            if best.at_bound:
+                break
+    if best is not None and best.period_s > limit >= _serial_seconds(shape) * (1 - REL_EPS):
+        # the least period of any order is at most that of one iteration after the other
+        best = tightened(shape, best)
+    return best if best is not None and best.period_s <= limit * (1 + REL_EPS) else None
+
+
+def _searched(shape: GroupShape, bound: float, period_s: float, most: int) -> Schedule | None:
+    """Return a schedule of at most this period by the exact search, cut short."""
+    if is_overfull(shape, period_s):
+        return None
+    starts = decide_orders(shape, period_s, most).starts_s
+    if starts is None:
+        return None
+    return tightened(shape, Schedule(period_s=period_s, starts_s=starts, bound_s=bound))
 
 
 def tightened(shape: GroupShape, schedule: Schedule) -> Schedule:

@@ -1,0 +1,134 @@
+"""What jobs of different rates on one node exclude, without any search for a schedule.
+
+Job ``a`` is ``k_a`` times on the node for ``d_a`` seconds, and between two of these times lie
+its other phase and its sync, at least ``g_a`` seconds (``d_a + g_a`` is its iteration). So the
+circle consists of ``k_a`` phases and ``k_a`` gaps, and all other phases on the node lie in the
+gaps. A gap that holds ``m_b`` phases of each other job ``b`` is at least
+
+    max(g_a, sum_b m_b d_b, max_b (m_b d_b + (m_b - 1) g_b))
+
+long: what ``a`` needs, what the phases take, and what one job needs from its first to its last.
+
+* :func:`pair_bound_s`, one other job: the length is convex in ``m``, so the gaps are shortest
+  together when ``k_b`` is spread over them as evenly as whole numbers allow.
+* :func:`is_overfull`, all other jobs of the node and a given period: no way to spread them
+  keeps the gaps within ``C - k_a d_a``.
+
+With equal rates neither says more than LB(g). With different ones the first often is the least
+period. Example: (6, 2) once and (1, 1) four times, sharing the train node. LB(g) is 8, the
+longest chain. But from the first train of the second job to the end of its last one are
+4 x 1 + 3 x 1 = 7 seconds, and the first job leaves only 6 between its trains: C >= 2 + 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from models.group_shape import GroupShape
+from models.packing import EPS
+
+__all__ = ["is_overfull", "pair_bound_s"]
+
+#: Steps after which :func:`is_overfull` leaves a job undecided.
+_MOST_STEPS: Final = 400
+
+#: One job on a node: times per period, seconds of each, least seconds between two.
+Use = tuple[int, float, float]
+
+
+def pair_bound_s(shape: GroupShape) -> float:
+    """Return the bound over all pairs with different rates, seconds; 0 without such a pair."""
+    best, rates, sync_s = 0.0, shape.rates, shape.sync_s
+    rollout, train = shape.rollout_s, shape.train_s
+    for pins, own_s, other_s in (
+        (shape.rollout_pins, rollout, train),
+        (shape.train_pins, train, rollout),
+    ):
+        for a, k in enumerate(rates):
+            own, gap, nodes = own_s[a], other_s[a] + sync_s[a], pins[a]
+            for b, rate in enumerate(rates):
+                if rate == k or not (pins[b] == nodes or any(node in pins[b] for node in nodes)):
+                    continue
+                each, more = divmod(rate, k)
+                turn = own_s[b] + other_s[b] + sync_s[b]
+                fewer = each * turn - other_s[b] - sync_s[b]
+                period = k * own + (k - more) * max(gap, fewer) + more * max(gap, fewer + turn)
+                if period > best:
+                    best = period
+    return best
+
+
+def is_overfull(shape: GroupShape, period_s: float) -> bool:
+    """Return whether some job's gaps cannot hold the rest of a node within this period.
+
+    Only nodes of three or more jobs are looked at, and jobs that have several gaps: otherwise
+    :func:`pair_bound_s` and the node's load say the same.
+    """
+    for pins, own_s, other_s in (
+        (shape.train_pins, shape.train_s, shape.rollout_s),
+        (shape.rollout_pins, shape.rollout_s, shape.train_s),
+    ):
+        seen: list[list[int]] = []
+        for node in sorted({node for nodes in pins for node in nodes}):
+            jobs = [j for j, nodes in enumerate(pins) if node in nodes]
+            if len(jobs) < 3 or jobs in seen:
+                continue
+            seen.append(jobs)
+            uses: list[Use] = [
+                (shape.rates[j], own_s[j], other_s[j] + shape.sync_s[j]) for j in jobs
+            ]
+            for a, (k, own, gap) in enumerate(uses):
+                slack = period_s * (1 + EPS) - k * (own + gap)
+                if k > 1 and not _Gaps(k, gap, uses[:a] + uses[a + 1 :]).hold(slack):
+                    return True
+    return False
+
+
+class _Gaps:
+    """Gaps of one job, filled with the phases of the others, depth first.
+
+    Job after job, longest phase first; gap after gap, starting with an even share. The gaps are
+    alike, so the first job is spread in falling numbers only.
+    """
+
+    def __init__(self, gaps: int, gap_s: float, others: Sequence[Use]) -> None:
+        self.others = sorted(others, key=lambda use: -use[1])
+        self.load = [0.0] * gaps
+        self.need = [gap_s] * gaps
+        self.left = _MOST_STEPS
+
+    def hold(self, slack: float) -> bool:
+        """Return False when the gaps must grow by more than ``slack``, whatever lies where."""
+        rate = self.others[0][0]
+        return self._fill(0, 0, rate, rate, slack)
+
+    def _fill(self, i: int, gap: int, phases: int, most: int, slack: float) -> bool:
+        """Put the rest of job ``i`` into this gap, at most ``most``, and the ones after it."""
+        self.left -= 1
+        if self.left < 0:
+            return True
+        _, own, between = self.others[i]
+        load, need = self.load[gap], self.need[gap]
+        last = gap == len(self.load) - 1
+        even = -(-phases // (len(self.load) - gap))
+        for m in (phases,) if last else (*range(even, -1, -1), *range(even + 1, phases + 1)):
+            if m > most:
+                continue
+            full = load + m * own
+            grown = max(need, full, m * (own + between) - between)
+            rest = slack - (grown - need)
+            if rest < 0.0:
+                continue
+            self.load[gap], self.need[gap] = full, grown
+            if not last:
+                done = self._fill(i, gap + 1, phases - m, m if i == 0 else phases, rest)
+            elif i + 1 < len(self.others):
+                rate = self.others[i + 1][0]
+                done = self._fill(i + 1, 0, rate, rate, rest)
+            else:
+                done = True
+            if done:
+                return True
+        self.load[gap], self.need[gap] = load, need
+        return False

