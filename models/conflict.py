@@ -38,7 +38,7 @@ from models.exhaustive import least_rollout
 from models.group_cost import GroupCost, Nodes
 from models.methods import solve
 from models.options import Deadline, OutOfTimeError, SolveOptions
-from models.pinnings import REL_SLACK
+from models.pinnings import DRAM_SLACK
 from models.result import Conflict, Termination
 from models.snapshot import FleetCaps, Snapshot
 from models.why_not import (
@@ -209,7 +209,7 @@ def _alone(
                 cure = cure.with_nodes(pool, max(width, cure.nodes[pool] or 0))
                 words = f"needs {counted(width, f'{name} node')} at once; its group may hold {most}"
                 broken.setdefault(i, ("gang", f"Job {job.job_id} {words}."))
-            if gb > has * (1 + REL_SLACK):
+            if gb > has * (1 + DRAM_SLACK):
                 cure = cure.with_dram(pool, max(rounded_up(gb, 2), cure.dram_gb[pool] or 0.0))
                 words = (
                     f"keeps {number(gb)} GB of state on each {name} node, {number(gb - has)} GB "

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from instances.errors import InputError
+from instances.errors import InputError, UnsupportedError
 from models.backends.cp_sat import Answer, Status, run
 from models.bounds import volume
 from models.cpsat_model import Data, Model, Node, build
@@ -43,9 +43,11 @@ from models.period import construct
 from models.result import Result, SolverInfo, StoppedBy, first_incumbent, proved, result_of, usd_of
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
 
-__all__ = ["METHOD", "solve"]
+__all__ = ["METHOD", "MOST_JOBS", "solve"]
 
 METHOD: Final = "cpsat"
+#: Jobs beyond which the model, of pairs of jobs, is refused.
+MOST_JOBS: Final = 200
 #: How often the grid is halved before the interval is reported.
 _HALVINGS: Final = 10
 #: Largest number of time units in a period.
@@ -61,7 +63,14 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     ------
     InputError
         When the warm start is not a valid plan of the snapshot, or the solver refuses an option.
+    UnsupportedError
+        Beyond ``MOST_JOBS`` jobs.
     """
+    if len(snapshot) > MOST_JOBS:
+        raise UnsupportedError(
+            f"Expected at most {MOST_JOBS} jobs for method {METHOD}, got {len(snapshot)}: use "
+            "method set-partition."
+        )
     search = _Search(snapshot, options)
     try:
         search.run()

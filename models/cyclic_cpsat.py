@@ -239,6 +239,9 @@ def state_units(state_gb: Sequence[float], host_dram_gb: float) -> tuple[list[in
         if all(is_whole(each * 10.0**places) for each in (host_dram_gb, *within)):
             per_gb = 10.0**places
             break
+    else:  # numbers this large all look whole up to round-off: true floors, and room for it
+        dram = math.ceil(most * per_gb)
+        return [math.floor(each * per_gb) if each <= most else dram + 1 for each in state_gb], dram
     dram = round_up(host_dram_gb * per_gb)
     return [
         min(round_down(each * per_gb), dram) if each <= most else dram + 1 for each in state_gb

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import islice, product
 from typing import Final
 
@@ -28,7 +29,7 @@ from instances.jobs import Job
 from models.group_shape import REL_EPS, GroupShape, Pins, lower_bound_s
 from models.options import Deadline, OutOfTimeError
 from models.period import construct
-from models.pinnings import REL_SLACK, PoolLoads, least_nodes, pinnings
+from models.pinnings import DRAM_SLACK, REL_SLACK, PoolLoads, least_nodes, pinnings
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
 
 __all__ = ["GroupCost", "Nodes"]
@@ -38,6 +39,8 @@ Nodes = tuple[int, int]
 #: Most pinnings of a pool, and pairs of them, that construction tries before CP-SAT decides.
 _POOL_PINNINGS: Final = 64
 _PAIRS: Final = 256
+#: Relative distance within which two costs are the same.
+_MONEY_SLACK: Final = 1e-10
 
 
 class GroupCost:
@@ -166,15 +169,16 @@ class GroupCost:
             return self._alone(members[0], nodes)
         jobs = [self._jobs[i] for i in members]
         period = self.period_s(members)
+        limit = period * (1 + REL_SLACK)
         rollouts = self._some_pinnings(self._rollout.take(members), nodes[0], period, 0)
         trains = rollouts and self._some_pinnings(self._train.take(members), nodes[1], period, 1)
         # a list cut short leaves pinnings untried, so only whole ones can rule out a group
         admitted = _POOL_PINNINGS in (len(rollouts), len(trains))
         for rollout, train in islice(_by_turns(rollouts, trains), _PAIRS):
             shape = GroupShape.of(jobs, rollout, train)
-            if lower_bound_s(shape) > period * (1 + REL_EPS):
+            if lower_bound_s(shape) > limit * (1 + REL_EPS):
                 continue
-            found = construct(shape, limit_s=period, refine=1)
+            found = construct(shape, limit_s=limit, refine=1)
             if found is not None:
                 self.counts["constructed"] += 1
                 return placed(members, (rollout, train), found)
@@ -189,8 +193,8 @@ class GroupCost:
         fits = (
             nodes[0] >= job.rollout_nodes
             and nodes[1] >= job.train_nodes
-            and job.rollout_state_gb <= self._dram[0] * (1 + REL_SLACK)
-            and job.train_state_gb <= self._dram[1] * (1 + REL_SLACK)
+            and job.rollout_state_gb <= self._dram[0] * (1 + DRAM_SLACK)
+            and job.train_state_gb <= self._dram[1] * (1 + DRAM_SLACK)
         )
         self.counts["constructed" if fits else "loads"] += 1
         return solo_group(self.snapshot, member) if fits else None
@@ -260,19 +264,24 @@ class GroupCost:
         if least is None:
             return None
         most = self.most_nodes(members)
-        pairs = []
-        for rollout in range(least[0], most[0] + 1):
-            for train in range(least[1], most[1] + 1):
-                if most_together is not None and rollout + train > most_together:
-                    break
-                usd = self.snapshot.usd_per_hour(rollout, train)
-                if usd >= below_usd * (1 - REL_SLACK):
-                    break
-                pairs.append((usd, rollout, train))
-        for _, rollout, train in sorted(pairs):  # so after every pair that it holds
+        # cheapest first, so after every pair that it holds; pairs are made when they are reached
+        queue = [(self.snapshot.usd_per_hour(*least), *least)]
+        if most_together is not None and sum(least) > most_together:
+            return None
+        while queue:
+            usd, rollout, train = heappop(queue)
+            if usd >= below_usd * (1 - _MONEY_SLACK):
+                return None
             found = self.decide(members, (rollout, train))
             if found is not None:
                 return found
+            more = [(rollout, train + 1)]
+            if train == least[1]:
+                more.append((rollout + 1, train))
+            for pair in more:
+                together = most_together is None or sum(pair) <= most_together
+                if together and pair[0] <= most[0] and pair[1] <= most[1]:
+                    heappush(queue, (self.snapshot.usd_per_hour(*pair), *pair))
         return None
 
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from instances.errors import UnsupportedError
 from models.group_cost import Nodes
 from models.options import Deadline, SolveOptions
-from models.pinnings import REL_SLACK
+from models.pinnings import DRAM_SLACK, REL_SLACK
 from models.snapshot import Snapshot
 
 __all__ = ["MaximalSets", "is_for"]
@@ -80,7 +80,7 @@ class MaximalSets:
         )
         self._state = np.stack((table.rollout_state_gb, table.train_state_gb))
         dram = np.array([cluster.rollout.host_dram_gb, cluster.train.host_dram_gb])
-        self._dram = dram * (1 + REL_SLACK)
+        self._dram = dram * (1 + DRAM_SLACK)
         self._alone = (self._state <= self._dram[:, None]).all(axis=0)
         self._chain = table.solo_s + table.rollout_switch_s + table.train_switch_s
         self._deadline = table.deadline_s * (1 + REL_SLACK)

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from instances.errors import UnsupportedError
 from models.group_cost import Nodes
 from models.options import Deadline, SolveOptions
-from models.pinnings import REL_SLACK
+from models.pinnings import DRAM_SLACK, REL_SLACK
 from models.snapshot import Snapshot
 
 __all__ = ["MOST_SIZE", "SetPool", "is_for"]
@@ -107,7 +107,7 @@ class _Pool:
         self.switch = switch_s
         self.paid = seconds + switch_s
         self.chain = solo_s + switch_s
-        self.dram = dram_gb * (1 + REL_SLACK)
+        self.dram = dram_gb * (1 + DRAM_SLACK)
 
     def least_nodes(
         self, members: IntArray, period_s: FloatArray, paid_s: FloatArray | None = None

@@ -30,6 +30,8 @@ __all__ = [
 
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 _LIMITS: Final = Limits()
+#: Nodes of all jobs alone, both pools, beyond which plans would not fit memory and time.
+_MOST_PINS: Final = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,8 @@ class Snapshot:
     Raises
     ------
     UnsupportedError
-        When a job is not of mode sync, or ``limits.max_rate`` is above 1.
+        When a job is not of mode sync, ``limits.max_rate`` is above 1, or the jobs
+        hold more than ``_MOST_PINS`` nodes.
     InputError
         When a number of a job is out of its range, or a job id is repeated.
     """
@@ -109,6 +112,12 @@ class Snapshot:
                     "plan sync jobs only."
                 )
             job.require_valid()
+        nodes = int(self.table.rollout_nodes.sum() + self.table.train_nodes.sum())
+        if nodes > _MOST_PINS:
+            raise UnsupportedError(
+                f"Expected jobs of at most {_MOST_PINS:,} nodes together, got {nodes:,}: exact "
+                "methods list every node of a gang."
+            )
         if len(set(self.table.job_id)) < len(self.table):
             raise InputError("Expected distinct job ids in a snapshot.")
 

@@ -70,6 +70,7 @@ ENDED: Final[Mapping[Any, Ended]] = {
     _STATUS.kIterationLimit: Ended.FAILED,
     _STATUS.kSolutionLimit: Ended.NODES,  # mip_max_nodes is reported so
     _STATUS.kInterrupt: Ended.INTERRUPT,
+    _STATUS.kHighsInterrupt: Ended.INTERRUPT,  # type: ignore[attr-defined] # not in its stubs
     _STATUS.kUnknown: Ended.FAILED,
 }
 
@@ -119,6 +120,7 @@ class HighsModel:
         for name, value in (options or {}).items():
             self.set(name, value)
         self.interrupted = False
+        self._mip = False
 
     def set(self, name: str, value: bool | float | str) -> None:
         """Set one option; raises InputError when HiGHS refuses it."""
@@ -150,6 +152,7 @@ class HighsModel:
         )
         self._require(status, "add columns")
         if whole:
+            self._mip = True
             kinds = np.full(n, int(highspy.HighsVarType.kInteger.value), dtype=np.uint8)
             status = self._highs.changeColsIntegrality(
                 n, np.arange(first, first + n, dtype=np.int32), kinds
@@ -205,9 +208,9 @@ class HighsModel:
 
     @property
     def bound(self) -> float | None:
-        """Proved lower bound of a MIP; ``None`` where none is."""
+        """Proved lower bound of a MIP; ``None`` where none is, as after every LP (HiGHS: 0.0)."""
         bound = float(self._highs.getInfo().mip_dual_bound)
-        return bound if isfinite(bound) else None
+        return bound if self._mip and isfinite(bound) else None
 
     @property
     def nodes(self) -> int:

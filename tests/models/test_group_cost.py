@@ -15,7 +15,6 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job
 from models import group_cost
 from models.group_cost import GroupCost, Nodes
-from models.pinnings import REL_SLACK
 from models.snapshot import PlacedGroup, Snapshot, plan_of
 from oracles.least_snapshot import all_kinds, group_feasible, pinnings
 from small_snapshots import (
@@ -381,8 +380,8 @@ def test_a_group_as_dear_as_what_it_must_be_below_is_not_cheaper() -> None:
     cost = GroupCost(snapshot_of(jobs_of((1, 1), (1, 1), deadline_s=4)))
     usd = cost.snapshot.usd_per_hour(1, 1)
     assert cost.cheapest((0, 1), usd) is None
-    assert cost.cheapest((0, 1), usd * (1 + REL_SLACK / 2)) is None
-    found = cost.cheapest((0, 1), usd * (1 + 2 * REL_SLACK))
+    assert cost.cheapest((0, 1), usd * (1 + 1e-10 / 2)) is None
+    found = cost.cheapest((0, 1), usd * (1 + 2e-10))
     assert found is not None
     assert found.nodes == (1, 1)
 
