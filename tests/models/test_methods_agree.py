@@ -28,9 +28,6 @@ from models.result import Result, Termination
 from models.snapshot import FleetCaps, Snapshot
 from small_snapshots import oracle_of
 
-#: Over a thousand solves, and sums over all of them: minutes, so run by hand with -m slow.
-pytestmark = pytest.mark.slow
-
 #: The methods of this suite, and the most jobs each is given. 8 is all of them: a lower number
 #: would leave cases out, here and nowhere else.
 SUITE: Final[Mapping[str, int]] = {"exhaustive": 8, "milp": 8, "cpsat": 8, "set-partition": 8}
