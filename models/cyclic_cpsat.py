@@ -2,18 +2,19 @@
 
 One joint search by CP-SAT over pins and starts, so a failed pinning rules out only itself.
 
-Sets and parameters (design sections 2 and 3; strict rates, one iteration per period)
--------------------------------------------------------------------------------------
-jobs ``j`` of one group; pools ``P``, rollout and train; nodes ``n`` of a pool, at most ``N_P``;
-phases ``d_Pj`` (s), switches ``w_Pj`` (s), sync ``s_j`` (s), widths ``a_Pj`` (nodes), states
-``m_Pj`` (GB per node), host DRAM ``M_P`` (GB), deadline ``D`` (s).
+Sets and parameters (design sections 2 and 3)
+---------------------------------------------
+jobs ``j`` of one group, each with ``k_j`` iterations per period, numbered ``l`` from 0; pools
+``P``, rollout and train; nodes ``n`` of a pool, at most ``N_P``; phases ``d_Pj`` (s), switches
+``w_Pj`` (s), sync ``s_j`` (s), widths ``a_Pj`` (nodes), states ``m_Pj`` (GB per node), host DRAM
+``M_P`` (GB), the longest period allowed ``D`` (s): with rates the caller's ``min_j k_j D_j``.
 
 Variables
 ---------
 ``z[P,j,n]`` phase ``P`` of job ``j`` is pinned to node ``n``; ``pays[P,j]`` it pays its switch;
-``b[P,i,j]`` the jobs share a node of the pool, ``o[P,i,j]`` then ``i`` comes first on the
-circle; ``X_j, V_j`` in ``[0, C)`` the positions of rollout and train on the circle, ``B_j``
-whether the train starts in the turn after its rollout's.
+``b[P,i,j]`` the jobs share a node of the pool, ``o[P,i,l,j,m]`` then iteration ``l`` of ``i``
+comes before iteration ``m`` of ``j`` on the circle; ``X_jl, V_jl`` in ``[0, C)`` the positions
+of rollout and train on the circle, ``B_j`` whether the last train starts a turn after the rest.
 
 Constraints
 -----------
@@ -22,10 +23,18 @@ Constraints
 * :func:`_residency`: ``sum_j m_Pj z[P,j,n] <= M_P``.
 * :func:`_sharing`: two jobs on one node have ``b``, and ``b`` makes both pay.
 * :func:`_chains`: rollout, train, sync, next rollout.
-* :func:`_order`: with ``b``, the two phases are disjoint arcs of the circle.
+* :func:`_order`: with ``b``, any two phases of the two jobs are disjoint arcs of the circle.
 * :func:`_loads` (implied): the phases on one node are no longer than the circle.
 
 No objective: any solution decides.
+
+Numbering and turns (no loss)
+-----------------------------
+The iterations of a job are alike and follow each other around the circle once, so number them
+from the rollout with the least position on. Then all rollouts of the job begin in one turn, in
+order, and so does each train that a rollout follows: only the last train may begin in the next
+turn, and one ``B_j`` says so. The circle is turned so that a first rollout of a job with the
+fewest iterations begins it; jobs that no rule tells apart are ordered by their first rollouts.
 
 Why it is exact in seconds
 --------------------------
@@ -42,12 +51,13 @@ h C'``. So whatever is proved infeasible is infeasible in seconds.
 *An integer solution gives a schedule.* The least period of its orders and turns is the largest
 ``sum w / sum h`` over the cycles of differences (:func:`models.cycle_ratio.least_period`). A
 cycle with ``h >= 1`` has ``sum w' <= h C'``, so ``sum w / h <= u C' + u E < D + u (E + 1)``
-with at most ``E = 5 n`` terms floored in a cycle of ``n`` jobs. A cycle with ``h = 0`` has only
-``w' = 0``: phases below one unit.
+with at most ``E = 5 n`` terms floored in a cycle, where ``n = sum_j k_j`` iterations have one
+rollout (phase and switch) and one train (phase, switch and sync) each. A cycle with ``h = 0``
+has only ``w' = 0``: phases below one unit.
 
 So ``u = 2^-28 D`` decides at once unless a schedule is within about ``4e-9 (5 n + 1)`` of the
 deadline; then ``u = 2^-40 D`` does, where every solution is below ``D (1 + 1e-9)`` for up to
-200 jobs. "None" is exact at ``D``, a schedule at ``D (1 + 1e-9)``; every schedule's period is
+200 iterations. "None" is exact at ``D``, a schedule at ``D (1 + 1e-9)``; every schedule's period is
 computed in seconds before it is returned. The search learns from conflicts among differences,
 so its effort does not grow with ``C'``. The solver's own presolve is left out: for groups it
 costs more than it saves, and with numbers above 2^34 it called 3 of 8,000 random groups
@@ -59,7 +69,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 from ortools.sat.python import cp_model
@@ -107,13 +117,14 @@ class UndecidedError(Exception):
         self.stopped_by = stopped_by
 
 
-def decide(
+def decide(  # noqa: PLR0913 - the group, its nodes and its limits
     jobs: Sequence[Job],
     n_rollout: int,
     n_train: int,
     host_dram_gb: tuple[float, float],
     deadline_s: float,
     *,
+    rates: Sequence[int] | None = None,
     seconds: float | None = None,
     work: float | None = None,
     seed: int = 0,
@@ -128,7 +139,9 @@ def decide(
     host_dram_gb : (float, float)
         GB of a rollout and of a train node.
     deadline_s : float
-        Largest period allowed, seconds.
+        Largest period allowed, seconds; with rates ``min_j k_j D_j``.
+    rates : sequence of int, optional
+        Iterations per period ``k_j``, one per job; 1 each when left out.
     seconds, work : float, optional
         Wall limit, and limit of deterministic time, of each of at most two searches.
     seed : int
@@ -147,19 +160,18 @@ def decide(
     KeyboardInterrupt
         When Ctrl-C came first.
     InputError
-        When there is no job, or the deadline is not a number above 0.
+        When there is no job, the deadline is not a number above 0, or the rates are not one
+        number >= 1 per job.
     """
-    if not jobs:
-        raise InputError("Expected at least one job to decide.")
-    if not 0 < deadline_s < math.inf:
-        raise InputError(f"Expected deadline_s > 0, got {deadline_s!r}.")
-    if any(job.solo_s > deadline_s * (1 + DEADLINE_REL) for job in jobs):
+    rates = _checked(jobs, deadline_s, rates)
+    most_s = deadline_s * (1 + DEADLINE_REL)
+    if any(rate * job.solo_s > most_s for job, rate in zip(jobs, rates, strict=True)):
         return None
     widest = max(job.rollout_nodes for job in jobs), max(job.train_nodes for job in jobs)
     if widest[0] > n_rollout or widest[1] > n_train:
         return None
     for bits in _BITS:
-        group = _Group.of(jobs, (n_rollout, n_train), host_dram_gb, deadline_s, bits)
+        group = _Group.of(jobs, rates, (n_rollout, n_train), host_dram_gb, deadline_s, bits)
         built = _build(group)
         answer = run(built.model, seconds=seconds, work=work, seed=seed, parameters=_PARAMETERS)
         if answer.stopped_by is StoppedBy.INTERRUPT:
@@ -177,10 +189,29 @@ def decide(
     )
 
 
+def _checked(
+    jobs: Sequence[Job], deadline_s: float, rates: Sequence[int] | None
+) -> tuple[int, ...]:
+    """Return the rates of a group whose arguments are in range."""
+    if not jobs:
+        raise InputError("Expected at least one job to decide.")
+    if not 0 < deadline_s < math.inf:
+        raise InputError(f"Expected deadline_s > 0, got {deadline_s!r}.")
+    if rates is None:
+        return (1,) * len(jobs)
+    if len(rates) != len(jobs):
+        raise InputError(f"Expected {len(jobs)} rates, one per job, got {len(rates)}.")
+    for rate, job in zip(rates, jobs, strict=True):
+        if rate < 1:
+            raise InputError(f"Expected a rate >= 1, got {rate!r} (job '{job.job_id}').")
+    return tuple(rates)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Group:
     """The data in whole units; index 0 rollout and 1 train, then the job."""
 
+    rates: tuple[int, ...]
     nodes: tuple[int, int]
     width: tuple[list[int], list[int]]
     phase: tuple[list[int], list[int]]
@@ -195,6 +226,7 @@ class _Group:
     def of(
         cls,
         jobs: Sequence[Job],
+        rates: tuple[int, ...],
         nodes: tuple[int, int],
         host_dram_gb: tuple[float, float],
         deadline_s: float,
@@ -210,6 +242,7 @@ class _Group:
         )
         train_state, train_dram = state_units([job.train_state_gb for job in jobs], host_dram_gb[1])
         return cls(
+            rates=rates,
             nodes=nodes,
             width=([job.rollout_nodes for job in jobs], [job.train_nodes for job in jobs]),
             phase=([units(job.rollout_s) for job in jobs], [units(job.train_s) for job in jobs]),
@@ -221,7 +254,7 @@ class _Group:
             state=(rollout_state, train_state),
             dram=(rollout_dram, train_dram),
             period=math.ceil(deadline_s / time),
-            alike=list(_alike(jobs)),
+            alike=list(_alike(jobs, rates)),
         )
 
 
@@ -268,11 +301,12 @@ def _unit(most: float, bits: int) -> float:
     return math.ldexp(1.0, math.frexp(most)[1] - bits)
 
 
-def _alike(jobs: Sequence[Job]) -> Iterator[tuple[int, int]]:
+def _alike(jobs: Sequence[Job], rates: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield each job with the next one that no rule tells from it."""
     last: dict[tuple[float, ...], int] = {}
-    for j, job in enumerate(jobs):
+    for j, (job, rate) in enumerate(zip(jobs, rates, strict=True)):
         key = (
+            rate,
             job.rollout_s,
             job.train_s,
             job.sync_s,
@@ -293,10 +327,19 @@ class _Built:
 
     def __init__(self, group: _Group) -> None:
         self.model = model = cp_model.CpModel()
-        n, period = len(group.sync), group.period
-        # turn the circle so that the first rollout of the group begins it
-        self.rollout = [model.new_int_var(0, period - 1 if j else 0, f"X[{j}]") for j in range(n)]
-        self.train = [model.new_int_var(0, period - 1, f"V[{j}]") for j in range(n)]
+        n, last, rates = len(group.rates), group.period - 1, group.rates
+        # turn the circle so that a first rollout of the group begins it
+        begins = rates.index(min(rates))
+        self.rollout = [
+            [
+                model.new_int_var(0, 0 if (j, i) == (begins, 0) else last, f"X[{j},{i}]")
+                for i in range(rates[j])
+            ]
+            for j in range(n)
+        ]
+        self.train = [
+            [model.new_int_var(0, last, f"V[{j},{i}]") for i in range(rates[j])] for j in range(n)
+        ]
         self.next_turn = [model.new_bool_var(f"B[{j}]") for j in range(n)]
         self.pays = [[model.new_bool_var(f"pays[{P},{j}]") for j in range(n)] for P in (0, 1)]
         self.pin: list[list[dict[int, cp_model.IntVar]]] = [[], []]
@@ -352,7 +395,7 @@ def _residency(built: _Built, group: _Group, pool: int) -> None:
 def _sharing(built: _Built, group: _Group, pool: int) -> None:
     """Let two jobs on one node share, and both pay: ``z[P,i,n] + z[P,j,n] <= 1 + b[P,i,j]``."""
     model, pin, pays = built.model, built.pin[pool], built.pays[pool]
-    for i, j in combinations(range(len(group.sync)), 2):
+    for i, j in combinations(range(len(group.rates)), 2):
         common = [n for n in pin[i] if n in pin[j]]
         if not common:
             continue
@@ -365,14 +408,14 @@ def _sharing(built: _Built, group: _Group, pool: int) -> None:
 
 
 def _loads(built: _Built, group: _Group, pool: int) -> None:
-    """Bound each node's load: ``sum_j (d_Pj + w_Pj) z[P,j,n] <= C`` (implied).
+    """Bound each node's load: ``sum_j k_j (d_Pj + w_Pj) z[P,j,n] <= C`` (implied).
 
     On a shared node every job pays. A job alone on a node may not; its switch counts here only
     where it fits, and where it does not, the job can share no node at all.
     """
     length = [
-        d + w if d + w <= group.period else d
-        for d, w in zip(group.phase[pool], group.switch[pool], strict=True)
+        k * (d + w) if k * (d + w) <= group.period else k * d
+        for k, d, w in zip(group.rates, group.phase[pool], group.switch[pool], strict=True)
     ]
     for n in range(group.nodes[pool]):
         terms = [length[j] * row[n] for j, row in enumerate(built.pin[pool]) if n in row]
@@ -383,38 +426,46 @@ def _loads(built: _Built, group: _Group, pool: int) -> None:
 def _chains(built: _Built, group: _Group) -> None:
     """Keep each job's own order: train after rollout, next rollout after train and sync.
 
-    With the train's start ``Y_j = V_j + C B_j`` and phases ``p_j, q_j`` that include the
-    switches paid: ``Y_j >= X_j + p_j`` and ``Y_j + q_j + s_j <= X_j + C``.
+    With phases ``p_j, q_j`` that include the switches paid, and the last train's start ``Y_jl =
+    V_jl + C B_j`` (else ``Y_jl = V_jl``): ``Y_jl >= X_jl + p_j``; ``Y_jl + q_j + s_j <= X_j(l+1)``,
+    after the last train ``<= X_j0 + C``.
     """
     for j, sync in enumerate(group.sync):
-        after = built.train[j] + group.period * built.next_turn[j] - built.rollout[j]
+        rollout, train = built.rollout[j], built.train[j]
         p = group.phase[0][j] + group.switch[0][j] * built.pays[0][j]
         q = group.phase[1][j] + group.switch[1][j] * built.pays[1][j]
-        built.model.add(after >= p)
-        built.model.add(after + q + sync <= group.period)
+        for i in range(group.rates[j] - 1):
+            built.model.add(train[i] - rollout[i] >= p)
+            built.model.add(rollout[i + 1] - train[i] - q >= sync)
+        turned = train[-1] + group.period * built.next_turn[j]
+        built.model.add(turned - rollout[-1] >= p)
+        built.model.add(turned - rollout[0] + q + sync <= group.period)
 
 
 def _order(built: _Built, group: _Group, pool: int) -> None:
     """Keep phases that share a node disjoint on the circle.
 
-    Positions are in ``[0, C)``, so one of the two comes first, say ``i``; then ``pos_i + d_i <=
-    pos_j`` and, around the circle, ``pos_j + d_j <= pos_i + C``. Both pay, so ``d`` includes
+    Positions are in ``[0, C)``, so one of the two comes first, say ``u``; then ``pos_u + d_u <=
+    pos_v`` and, around the circle, ``pos_v + d_v <= pos_u + C``. Both pay, so ``d`` includes
     the switch.
     """
     model, position = built.model, (built.rollout, built.train)[pool]
     length = [d + w for d, w in zip(group.phase[pool], group.switch[pool], strict=True)]
     for (i, j), share in built.share[pool].items():
-        first = model.new_bool_var(f"o[{pool},{i},{j}]")
-        for a, b, literal in ((i, j, first), (j, i, ~first)):
-            model.add(position[a] + length[a] <= position[b]).only_enforce_if(share, literal)
-            around = position[b] + length[b] <= position[a] + group.period
-            model.add(around).only_enforce_if(share, literal)
+        for (at, u), (to, v) in product(enumerate(position[i]), enumerate(position[j])):
+            first = model.new_bool_var(f"o[{pool},{i},{at},{j},{to}]")
+            for a, d, b, e, literal in (
+                (u, length[i], v, length[j], first),
+                (v, length[j], u, length[i], ~first),
+            ):
+                model.add(a + d <= b).only_enforce_if(share, literal)
+                model.add(b + e <= a + group.period).only_enforce_if(share, literal)
 
 
 def _alike_in_order(built: _Built, group: _Group) -> None:
-    """Let jobs that no rule tells apart start in the order of their index: ``X_i <= X_j``."""
+    """Let jobs that no rule tells apart start in the order of their index: ``X_i0 <= X_j0``."""
     for i, j in group.alike:
-        built.model.add(built.rollout[i] <= built.rollout[j])
+        built.model.add(built.rollout[i][0] <= built.rollout[j][0])
 
 
 def _read(
@@ -428,9 +479,9 @@ def _read(
         tuple(tuple(n for n, literal in row.items() if answer.value(literal)) for row in pin)
         for pin in built.pin
     )
-    shape = GroupShape.of(jobs, rollout_pins, train_pins)
-    rollout = [answer.value(x) for x in built.rollout]
-    train = [answer.value(v) for v in built.train]
+    shape = GroupShape.of(jobs, rollout_pins, train_pins, group.rates)
+    rollout = [[answer.value(x) for x in mine] for mine in built.rollout]
+    train = [[answer.value(v) for v in mine] for mine in built.train]
     turn = [answer.value(b) for b in built.next_turn]
     try:
         schedule = least_of_positions(shape, rollout, train, turn)
@@ -443,8 +494,11 @@ def _read(
         schedule = Schedule(
             period_s=deadline_s,
             starts_s=tuple(
-                ((unit * x, unit * (v + group.period * b)),)
-                for x, v, b in zip(rollout, train, turn, strict=True)
+                tuple(
+                    (unit * x, unit * (v + group.period * lap))
+                    for x, v, (_, lap) in zip(xs, vs, laps, strict=True)
+                )
+                for xs, vs, laps in zip(rollout, train, _laps(shape, turn), strict=True)
             ),
             bound_s=lower_bound_s(shape),
         )
@@ -454,18 +508,21 @@ def _read(
 
 
 def least_of_positions(
-    shape: GroupShape, rollout: Sequence[int], train: Sequence[int], next_turn: Sequence[int]
+    shape: GroupShape,
+    rollout: Sequence[Sequence[int]],
+    train: Sequence[Sequence[int]],
+    next_turn: Sequence[int],
 ) -> Schedule:
     """Return the least period, in seconds, of the orders and turns of positions in units.
 
     Parameters
     ----------
     shape : GroupShape
-        One iteration per job and period.
-    rollout, train : sequence of int
-        Per job the position of each phase on the circle, in ``[0, C)``.
+    rollout, train : sequence of sequence of int
+        Per job, per iteration, the position of each phase on the circle, in ``[0, C)``; rollouts
+        of a job begin in one turn, in order.
     next_turn : sequence of int
-        Per job 1 when the train starts in the turn after its rollout's, else 0.
+        Per job 1 when the last train starts in the turn after its rollout's, else 0.
 
     Raises
     ------
@@ -475,18 +532,28 @@ def least_of_positions(
     """
 
     def orders(
-        position: Sequence[int], seconds: Sequence[float], pins: Sequence[Pins]
+        position: Sequence[Sequence[int]], seconds: Sequence[float], pins: Sequence[Pins]
     ) -> tuple[tuple[tuple[int, int], ...], ...]:
-        on_node: dict[int, list[tuple[int, float, int]]] = {}
+        on_node: dict[int, list[tuple[int, float, int, int]]] = {}
         for j, nodes in enumerate(pins):
             for node in nodes:
                 # of two at one position, the one that is nothing in units goes first
-                on_node.setdefault(node, []).append((position[j], seconds[j], j))
-        return tuple(tuple((j, 0) for _, _, j in sorted(on_node[n])) for n in sorted(on_node))
+                on_node.setdefault(node, []).extend(
+                    (at, seconds[j], j, i) for i, at in enumerate(position[j])
+                )
+        return tuple(tuple((j, i) for _, _, j, i in sorted(on_node[n])) for n in sorted(on_node))
 
     order = CyclicOrder(
         rollout=orders(rollout, shape.rollout_s, shape.rollout_pins),
         train=orders(train, shape.train_s, shape.train_pins),
-        laps=tuple(((0, turn),) for turn in next_turn),
+        laps=_laps(shape, next_turn),
     )
     return least_period(shape, order)
+
+
+def _laps(shape: GroupShape, next_turn: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return the turn of each phase: 0 of all but a job's last train."""
+    return tuple(
+        ((0, 0),) * (rate - 1) + ((0, turn),)
+        for rate, turn in zip(shape.rates, next_turn, strict=True)
+    )

@@ -1,15 +1,18 @@
 """What one given set of jobs costs as one group: its Pareto front of (rollout, train) nodes.
 
-A set of jobs is decided at ``C = min_j D_j``: with one iteration per period a longer period
-never hurts, since all starts can be scaled. A pair ``(n_R, n_T)`` of node counts is feasible
-when *some* pinning onto so many nodes has a cyclic schedule of period ``C``. Decided in three
-steps, each exact where it answers:
+With rates ``k`` a set of jobs is decided at ``C = min_j k_j D_j``: a longer period never hurts,
+since all starts can be scaled. A pair ``(n_R, n_T)`` of node counts is feasible when for *some*
+rates (:mod:`models.rate_vectors`; one iteration each unless ``max_rate`` allows more) *some*
+pinning onto so many nodes has a cyclic schedule of that period. Decided in steps, each exact
+where it answers:
 
-1. loads and DRAM (:mod:`models.pinnings`): no pinning within them, no group;
-2. construction (:func:`models.period.construct`): a schedule found is a proof;
-3. where loads admit pinnings but no schedule was constructed on any of them, one joint CP-SAT
-   search over pins and offsets (:mod:`models.cyclic_cpsat`). A pinning that failed rules out
-   only itself.
+1. heredity: with several rates to try, no set that holds one refuted on no fewer nodes;
+2. loads and DRAM (:mod:`models.pinnings`): no pinning within them, no group;
+3. construction (:func:`models.period.construct`): a schedule found is a proof;
+4. where loads admit pinnings but no schedule was constructed on any of them: with several
+   iterations a search pinning by pinning (:mod:`models.pair_orders`), else, or where that is
+   cut short, one joint CP-SAT search over pins and offsets (:mod:`models.cyclic_cpsat`). A
+   pinning that failed rules out only itself, and rates that failed only themselves.
 
 More nodes never hurt, up to the summed widths (move one pin from a shared node to a fresh
 one), so the feasible pairs are closed upwards and a front describes them all. It is a front
@@ -21,15 +24,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, product
 from typing import Final
 
 from instances.jobs import Job
-from models.group_shape import REL_EPS, GroupShape, Pins, lower_bound_s
+from models.group_shape import REL_EPS, GroupShape, Pins, Schedule, lower_bound_s
 from models.options import Deadline, OutOfTimeError
-from models.period import construct
+from models.pair_orders import decide_orders
+from models.period import construct, tightened
 from models.pinnings import DRAM_SLACK, REL_SLACK, PoolLoads, least_nodes, pinnings
+from models.rate_bound import pair_bound_s
+from models.rate_vectors import RateVector, rate_vectors
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
 
 __all__ = ["GroupCost", "Nodes"]
@@ -39,8 +46,22 @@ Nodes = tuple[int, int]
 #: Most pinnings of a pool, and pairs of them, that construction tries before CP-SAT decides.
 _POOL_PINNINGS: Final = 64
 _PAIRS: Final = 256
+#: Most branches of the exact search of one pinning with rates, before CP-SAT decides.
+_BRANCHES: Final = 50_000
 #: Relative distance within which two costs are the same.
 _MONEY_SLACK: Final = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Rates that loads admit and no schedule was constructed for.
+
+    ``shapes`` are the pinnings within the bounds; ``whole`` when these are all there are.
+    """
+
+    vector: RateVector
+    shapes: list[GroupShape]
+    whole: bool
 
 
 class GroupCost:
@@ -58,8 +79,9 @@ class GroupCost:
     Attributes
     ----------
     counts : Counter
-        Pairs decided within deadlines and size, by the step that answered: ``loads``,
-        ``constructed``, ``cpsat_feasible``, ``cpsat_infeasible``.
+        Decisions within deadlines and size, by the step that answered: ``loads``,
+        ``constructed``, ``cpsat_feasible``, ``cpsat_infeasible``; with rates above 1 also
+        ``heredity``, ``orders_feasible``, and per rate vector ``orders_infeasible``.
     """
 
     def __init__(
@@ -89,22 +111,22 @@ class GroupCost:
             snapshot.cluster.train.host_dram_gb,
         )
         self._decided: dict[tuple[tuple[int, ...], Nodes], PlacedGroup | None] = {}
+        self._refuted: dict[tuple[int, ...], list[Nodes]] = {}
 
-    # --- deadlines and limits ---------------------------------------------------------------
+    # --- rates and limits ---------------------------------------------------------------------
 
-    def period_s(self, members: Sequence[int]) -> float:
-        """Return ``C = min_j D_j``, seconds."""
-        return min([self._deadline[i] for i in members])
+    def rate_vectors(self, members: Sequence[int]) -> list[RateVector]:
+        """Return the pairs of a period and rates to try; none when deadlines forbid the set."""
+        return rate_vectors(
+            [self._deadline[i] for i in members],
+            [self._solo[i] for i in members],
+            self.snapshot.limits.max_rate,
+        )
 
     def within_size(self, members: Sequence[int]) -> bool:
         """Return whether one group may have so many jobs."""
         most = self.snapshot.limits.max_group_size
         return not most or len(members) <= most
-
-    def within_deadlines(self, members: Sequence[int]) -> bool:
-        """Return whether every member's ``T_j`` is within every member's deadline."""
-        longest = max([self._solo[i] for i in members])
-        return longest <= self.period_s(members) * (1 + REL_SLACK)
 
     def most_nodes(self, members: Sequence[int]) -> Nodes:
         """Return the most nodes worth having: summed widths, within the group's limits."""
@@ -131,16 +153,24 @@ class GroupCost:
         """Return the fewest nodes of each pool that loads and DRAM admit; ``None`` if none.
 
         ``None`` too where deadlines or the limits forbid a group of these jobs. Each pool by
-        itself: the two minima need not be feasible together.
+        itself, and with the rates that suit it best: the two minima need not be feasible together.
         """
-        if not (self.within_size(members) and self.within_deadlines(members)):
+        if not self.within_size(members):
             return None
-        most, period = self.most_nodes(members), self.period_s(members)
-        rollout = least_nodes(self._rollout.take(members), most[0], period, self._dram[0])
-        if rollout is None:
+        most = self.most_nodes(members)
+        found: list[Nodes] = []
+        for period, rates in self.rate_vectors(members):
+            loads = self._rollout.take(members, rates)
+            rollout = least_nodes(loads, most[0], period, self._dram[0])
+            if rollout is None:
+                continue
+            loads = self._train.take(members, rates)
+            train = least_nodes(loads, most[1], period, self._dram[1])
+            if train is not None:
+                found.append((rollout, train))
+        if not found:
             return None
-        train = least_nodes(self._train.take(members), most[1], period, self._dram[1])
-        return None if train is None else (rollout, train)
+        return min(nodes[0] for nodes in found), min(nodes[1] for nodes in found)
 
     # --- decisions --------------------------------------------------------------------------
 
@@ -158,35 +188,102 @@ class GroupCost:
         nodes = min(nodes[0], most[0]), min(nodes[1], most[1])
         key = members, nodes
         if key not in self._decided:
-            self._decided[key] = self._decide(members, nodes)
+            found = self._decided[key] = self._decide(members, nodes)
+            if found is None:
+                self._refuted.setdefault(members, []).append(nodes)
         return self._decided[key]
 
     def _decide(self, members: tuple[int, ...], nodes: Nodes) -> PlacedGroup | None:
         self._ends.check()
-        if not (self.within_size(members) and self.within_deadlines(members)):
+        if not self.within_size(members):
             return None
         if len(members) == 1:
             return self._alone(members[0], nodes)
+        if self._lacks_a_subset(members, nodes):
+            self.counts["heredity"] += 1
+            return None
         jobs = [self._jobs[i] for i in members]
-        period = self.period_s(members)
+        left: list[_Left] = []
+        vectors = self.rate_vectors(members)
+        if not vectors:
+            return None
+        for vector in vectors:
+            found = self._constructed(members, jobs, nodes, vector)
+            if isinstance(found, PlacedGroup):
+                self.counts["constructed"] += 1
+                return found
+            if found is not None:
+                left.append(found)
+        if not left:
+            self.counts["loads"] += 1
+        for undecided in left:
+            found = self._searched(members, jobs, nodes, undecided)
+            if found is not None:
+                return found
+        return None
+
+    def _lacks_a_subset(self, members: tuple[int, ...], nodes: Nodes) -> bool:
+        """Return whether the set with some member less was refuted on no fewer nodes: heredity.
+
+        Looked at with several rate vectors only, where deciding takes longer than this.
+        """
+        if self.snapshot.limits.max_rate == 1 or len(members) == 2:
+            return False
+        for at in range(len(members)):
+            fewer = members[:at] + members[at + 1 :]
+            for pair in self._refuted.get(fewer, ()):
+                if nodes[0] <= pair[0] and nodes[1] <= pair[1]:
+                    return True
+        return False
+
+    def _constructed(
+        self, members: tuple[int, ...], jobs: Sequence[Job], nodes: Nodes, vector: RateVector
+    ) -> PlacedGroup | _Left | None:
+        """Return a group of these rates, or what is left to search; ``None`` when loads refuse.
+
+        A list of pinnings cut short leaves some untried, so only whole ones can rule out a group.
+        """
+        period, rates = vector
         limit = period * (1 + REL_SLACK)
-        rollouts = self._some_pinnings(self._rollout.take(members), nodes[0], period, 0)
-        trains = rollouts and self._some_pinnings(self._train.take(members), nodes[1], period, 1)
-        # a list cut short leaves pinnings untried, so only whole ones can rule out a group
-        admitted = _POOL_PINNINGS in (len(rollouts), len(trains))
+        rollouts = self._some_pinnings(self._rollout.take(members, rates), nodes[0], period, 0)
+        trains = rollouts and self._some_pinnings(
+            self._train.take(members, rates), nodes[1], period, 1
+        )
+        whole = _POOL_PINNINGS not in (len(rollouts), len(trains))
+        whole = whole and len(rollouts) * len(trains) <= _PAIRS
+        shapes: list[GroupShape] = []
         for rollout, train in islice(_by_turns(rollouts, trains), _PAIRS):
-            shape = GroupShape.of(jobs, rollout, train)
-            if lower_bound_s(shape) > limit * (1 + REL_EPS):
+            shape = GroupShape.of(jobs, rollout, train, rates)
+            if _bound_s(shape) > limit * (1 + REL_EPS):
                 continue
             found = construct(shape, limit_s=limit, refine=1)
             if found is not None:
-                self.counts["constructed"] += 1
                 return placed(members, (rollout, train), found)
-            admitted = True
-        if not admitted and len(rollouts) * len(trains) <= _PAIRS:
-            self.counts["loads"] += 1
+            shapes.append(shape)
+        return None if whole and not shapes else _Left(vector, shapes, whole)
+
+    def _searched(
+        self, members: tuple[int, ...], jobs: Sequence[Job], nodes: Nodes, left: _Left
+    ) -> PlacedGroup | None:
+        """Decide rates exactly: pinning by pinning where they are few, else all in one model."""
+        period, rates = left.vector
+        proved = left.whole and max(rates) > 1
+        if proved:
+            limit = period * (1 + REL_SLACK)
+            for shape in left.shapes:
+                self._ends.check()
+                decision = decide_orders(shape, limit, _BRANCHES)
+                if decision.starts_s is not None:
+                    self.counts["orders_feasible"] += 1
+                    bound = lower_bound_s(shape)
+                    found = Schedule(period_s=limit, starts_s=decision.starts_s, bound_s=bound)
+                    pins = shape.rollout_pins, shape.train_pins
+                    return placed(members, pins, tightened(shape, found))
+                proved = proved and decision.proved
+        if proved:
+            self.counts["orders_infeasible"] += 1
             return None
-        return self._search(members, jobs, nodes, period)
+        return self._search(members, jobs, nodes, left.vector)
 
     def _alone(self, member: int, nodes: Nodes) -> PlacedGroup | None:
         job = self._jobs[member]
@@ -206,13 +303,16 @@ class GroupCost:
         return list(islice(found, _POOL_PINNINGS))
 
     def _search(
-        self, members: tuple[int, ...], jobs: Sequence[Job], nodes: Nodes, period_s: float
+        self, members: tuple[int, ...], jobs: Sequence[Job], nodes: Nodes, vector: RateVector
     ) -> PlacedGroup | None:
         from models.cyclic_cpsat import UndecidedError, decide
 
+        period, rates = vector
         left_s = self._ends.remaining_s()
         try:
-            found = decide(jobs, *nodes, self._dram, period_s, seconds=left_s, seed=self._seed)
+            found = decide(
+                jobs, *nodes, self._dram, period, rates=rates, seconds=left_s, seed=self._seed
+            )
         except UndecidedError:
             raise OutOfTimeError from None
         self.counts["cpsat_infeasible" if found is None else "cpsat_feasible"] += 1
@@ -283,6 +383,12 @@ class GroupCost:
                 if together and pair[0] <= most[0] and pair[1] <= most[1]:
                     heappush(queue, (self.snapshot.usd_per_hour(*pair), *pair))
         return None
+
+
+def _bound_s(shape: GroupShape) -> float:
+    """Return a period, seconds, that every schedule takes."""
+    bound = lower_bound_s(shape)
+    return bound if max(shape.rates) == 1 else max(bound, pair_bound_s(shape))
 
 
 def _by_turns(

@@ -446,7 +446,7 @@ def build(
     InputError
         For an unknown family.
     UnsupportedError
-        When the model would be too large.
+        When the model would be too large, or ``max_rate`` is above 1.
     OutOfTimeError
         When the time limit passes.
     """
@@ -456,6 +456,7 @@ def build(
                 f"Expected a family in {', '.join(OMISSIBLE)}, got '{name}'."
                 f"{did_you_mean(name, OMISSIBLE)}"
             )
+    _require_strict(snapshot)
     _require_size(len(snapshot), "jobs", MOST_JOBS)
     d = Parameters(relaxed(snapshot, without))
     _require_size(len(d.meetings), "rows of sharing", _MOST_SHARING_ROWS)
@@ -466,6 +467,14 @@ def build(
         if family.__name__ not in without or family.__name__ in RELAXATIONS:
             family(m, d)
     return m
+
+
+def _require_strict(snapshot: Snapshot) -> None:
+    if snapshot.limits.max_rate > 1:
+        raise UnsupportedError(
+            f"Expected max_rate 1 for method {METHOD}, got {snapshot.limits.max_rate}: the model "
+            "states one iteration per period; use method exhaustive, set-partition or cpsat."
+        )
 
 
 def _require_size(count: int, what: str, most: int) -> None:
@@ -519,8 +528,9 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     InputError
         When the warm start is not a valid plan of the snapshot.
     UnsupportedError
-        When the model would be too large.
+        When the model would be too large, or ``max_rate`` is above 1.
     """
+    _require_strict(snapshot)
     search = Search(snapshot, options)
     try:
         if (most_usd := search.target_usd()) is not None:

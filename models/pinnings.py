@@ -1,8 +1,9 @@
 """Pinnings of jobs to the nodes of one pool of one group that loads and DRAM admit.
 
 Sets and parameters: jobs ``i`` of one group in one pool, each needing ``a_i`` distinct nodes
-(``widths``), ``p_i`` phase seconds, ``w_i`` switch seconds, ``m_i`` GB of state per node;
-``C`` the period, ``M`` the host DRAM. A node with the set ``S`` of jobs pinned to it obeys
+(``widths``), ``p_i`` phase seconds and ``w_i`` switch seconds of all its iterations in a period,
+``m_i`` GB of state per node; ``C`` the period, ``M`` the host DRAM. A node with the set ``S`` of
+jobs pinned to it obeys
 
 * load: ``sum_S p_i <= C``, and ``sum_S (p_i + w_i) <= C`` when ``|S| >= 2`` (each of them then
   pays its switch);
@@ -51,12 +52,16 @@ class PoolLoads:
     switch_s: tuple[float, ...]
     state_gb: tuple[float, ...]
 
-    def take(self, members: Sequence[int]) -> PoolLoads:
-        """Return the loads of some of the jobs."""
+    def take(self, members: Sequence[int], rates: Sequence[int] | None = None) -> PoolLoads:
+        """Return the loads of some of the jobs in a period, with ``k_j`` phases of each.
+
+        ``rates`` left out: one phase each.
+        """
+        times = (1,) * len(members) if rates is None else rates
         return PoolLoads(
             tuple([self.widths[i] for i in members]),
-            tuple([self.seconds[i] for i in members]),
-            tuple([self.switch_s[i] for i in members]),
+            tuple([k * self.seconds[i] for i, k in zip(members, times, strict=True)]),
+            tuple([k * self.switch_s[i] for i, k in zip(members, times, strict=True)]),
             tuple([self.state_gb[i] for i in members]),
         )
 

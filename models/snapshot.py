@@ -88,8 +88,7 @@ class Snapshot:
     Raises
     ------
     UnsupportedError
-        When a job is not of mode sync, ``limits.max_rate`` is above 1, or the jobs
-        hold more than ``_MOST_PINS`` nodes.
+        When a job is not of mode sync, or the jobs hold more than ``_MOST_PINS`` nodes.
     InputError
         When a number of a job is out of its range, or a job id is repeated.
     """
@@ -100,11 +99,6 @@ class Snapshot:
     caps: FleetCaps = _NO_CAPS
 
     def __post_init__(self) -> None:
-        if self.limits.max_rate > 1:
-            raise UnsupportedError(
-                f"Expected max_rate 1, got {self.limits.max_rate}: exact methods plan strict "
-                "meta-iterations only."
-            )
         for job in self.jobs:
             if job.mode != "sync":
                 raise UnsupportedError(

@@ -301,7 +301,7 @@ def test_loads_admit_the_precedence_group() -> None:
     """11 s of rollouts, 11 s of trains, iterations of 9, 11 and 7 s."""
     snapshot = snapshot_of(PRECEDENCE)
     cost = GroupCost(snapshot)
-    assert cost.period_s((0, 1, 2)) == pytest.approx(11)
+    assert cost.rate_vectors((0, 1, 2)) == [(pytest.approx(11), (1, 1, 1))]
     assert cost.least_nodes((0, 1, 2)) == (1, 1)
     assert cost.decide((0, 1, 2), (1, 1)) is None
 
