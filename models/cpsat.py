@@ -2,12 +2,13 @@
 
 The time grid
 -------------
-Whole multiples of ``options.grid_s``. For a *bound*, durations round down and ``C_g`` up; for a
-*plan*, durations up and ``C_g`` down. Every timing rule is ``x_v - x_u >= w - h C`` with ``w
->= 0`` and an integer ``h``.
+Whole multiples of ``options.grid_s``. For a *bound*, durations round down and periods up; for a
+*plan*, durations up and periods down. Every timing rule is ``x_v - x_u >= w - h C`` with ``w
+>= 0`` and an integer ``h``; a group's rates and its longest period ``D = min_j k_j D_j`` are
+found in seconds.
 
-* Bound: scale a valid schedule from ``D`` to ``u C'``, ``C' = ceil(D / u)`` (no rule breaks, as
-  ``w >= 0``), then round all starts down to multiples of ``u``. As ``C'`` is whole,
+* Bound: scale a valid schedule to ``D`` and on to ``u C'``, ``C' = ceil(D / u)`` (no rule
+  breaks, as ``w >= 0``), then round all starts down to multiples of ``u``. As ``C'`` is whole,
   ``floor(x_v) >= floor(x_u + w - h C') >= floor(x_u) + floor(w) - h C'``. So every valid plan
   is a solution at the same cost, and the least cost of the solutions is a bound.
 * Plan: a solution with ``ceil(w)`` and ``floor(D / u)`` is a schedule as it stands.
@@ -28,14 +29,15 @@ search down (one snapshot of 30 jobs: 3 s without, no proof in 30 s with).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from instances.errors import InputError, UnsupportedError
 from models.backends.cp_sat import Answer, Status, run
 from models.bounds import volume
-from models.cpsat_model import Data, Model, Node, build
+from models.cpsat_data import Data
+from models.cpsat_model import Literal, Model, Node, build
 from models.cyclic_cpsat import DEADLINE_REL, least_of_positions
 from models.group_shape import GroupShape, Pins
 from models.options import OutOfTimeError, SolveOptions
@@ -43,11 +45,13 @@ from models.period import construct
 from models.result import Result, SolverInfo, StoppedBy, first_incumbent, proved, result_of, usd_of
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
 
-__all__ = ["METHOD", "MOST_JOBS", "solve"]
+__all__ = ["METHOD", "MOST_JOBS", "MOST_JOBS_WITH_RATES", "solve"]
 
 METHOD: Final = "cpsat"
 #: Jobs beyond which the model, of pairs of jobs, is refused.
 MOST_JOBS: Final = 200
+#: The same where ``max_rate`` is above 1: pairs of iterations, and more labels of groups.
+MOST_JOBS_WITH_RATES: Final = 60
 #: How often the grid is halved before the interval is reported.
 _HALVINGS: Final = 10
 #: Largest number of time units in a period.
@@ -64,13 +68,9 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     InputError
         When the warm start is not a valid plan of the snapshot, or the solver refuses an option.
     UnsupportedError
-        Beyond ``MOST_JOBS`` jobs.
+        Beyond ``MOST_JOBS`` jobs, or ``MOST_JOBS_WITH_RATES`` with ``max_rate`` above 1.
     """
-    if len(snapshot) > MOST_JOBS:
-        raise UnsupportedError(
-            f"Expected at most {MOST_JOBS} jobs for method {METHOD}, got {len(snapshot)}: use "
-            "method set-partition."
-        )
+    _require_supported(snapshot)
     search = _Search(snapshot, options)
     try:
         search.run()
@@ -79,6 +79,18 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     except KeyboardInterrupt:
         search.stopped_by = StoppedBy.INTERRUPT
     return search.result()
+
+
+def _require_supported(snapshot: Snapshot) -> None:
+    """Refuse more jobs than the model can be built for."""
+    rate = snapshot.limits.max_rate
+    most = MOST_JOBS if rate == 1 else MOST_JOBS_WITH_RATES
+    if len(snapshot) > most:
+        with_rates = "" if rate == 1 else f" with max_rate {rate}"
+        raise UnsupportedError(
+            f"Expected at most {most} jobs for method {METHOD}{with_rates}, got {len(snapshot)}: "
+            "use method set-partition."
+        )
 
 
 class _Search:
@@ -102,7 +114,8 @@ class _Search:
         """Bound and plan on ever finer grids until they agree."""
         if self.settled():
             return
-        longest = max(job.deadline_s for job in self.snapshot.jobs)
+        most_rate = self.snapshot.limits.max_rate
+        longest = most_rate * max(job.deadline_s for job in self.snapshot.jobs)
         coarsest = longest / _MOST_UNITS
         unit = max(self.options.grid_s, coarsest)
         for halvings in range(_HALVINGS + 1):
@@ -212,20 +225,21 @@ def _lifted(
 ) -> tuple[PlacedGroup, ...] | None:
     """Return the groups of a solution with periods in seconds; ``None`` when one is too long."""
     members: dict[int, list[int]] = {}
-    for (j, g), literal in model.group.items():
+    for (j, label), literal in model.group.items():
         if answer.value(literal):
-            members.setdefault(g, []).append(j)
+            members.setdefault(label, []).append(j)
     pins: list[dict[int, list[Node]]] = [{}, {}]
     for pool in (0, 1):
         for (j, i, k), literal in model.pin[pool].items():
             if answer.value(literal):
                 pins[pool].setdefault(j, []).append((i, k))
     out = []
-    for ranks in members.values():
+    for label, ranks in members.items():
         if len(ranks) == 1:
             out.append(solo_group(snapshot, data.order[ranks[0]]))
             continue
-        group = _lifted_group(data, model, answer, ranks, pins)
+        rates = {j: data.rate[j, label] for j in ranks}
+        group = _lifted_group(data, model, answer, rates, pins)
         if group is None:
             return None
         out.append(group)
@@ -236,24 +250,36 @@ def _lifted_group(
     data: Data,
     model: Model,
     answer: Answer,
-    ranks: Sequence[int],
+    rates: Mapping[int, int],
     pins: Sequence[dict[int, list[Node]]],
 ) -> PlacedGroup | None:
-    """Return a group with the least period of its orders and turns, if that meets its SLOs."""
-    limit = data.jobs[min(ranks)].deadline_s
-    ranks = sorted(ranks, key=lambda j: data.order[j])
+    """Return a group with the least period of its orders and turns, if that meets its SLOs.
+
+    Parameters
+    ----------
+    rates : mapping of int to int
+        ``k_j`` of each member, by rank.
+    """
+    limit = min(rate * data.jobs[j].deadline_s for j, rate in rates.items())
+    ranks = sorted(rates, key=lambda j: data.order[j])
     numbered: list[list[Pins]] = []
     for pool in (0, 1):
         number = {
             node: at for at, node in enumerate(sorted({n for j in ranks for n in pins[pool][j]}))
         }
         numbered.append([tuple(sorted(number[n] for n in pins[pool][j])) for j in ranks])
-    shape = GroupShape.of([data.jobs[j] for j in ranks], numbered[0], numbered[1])
+    shape = GroupShape.of(
+        [data.jobs[j] for j in ranks], numbered[0], numbered[1], [rates[j] for j in ranks]
+    )
+
+    def positions(of: Sequence[Sequence[Literal]]) -> list[list[int]]:
+        return [[answer.value(at) for at in of[j][: rates[j]]] for j in ranks]
+
     try:
         found = least_of_positions(
             shape,
-            [answer.value(model.rollout[j]) for j in ranks],
-            [answer.value(model.train[j]) for j in ranks],
+            positions(model.rollout),
+            positions(model.train),
             [answer.value(model.next_turn[j]) for j in ranks],
         )
     except InputError:  # phases below one unit, in an order that contradicts itself

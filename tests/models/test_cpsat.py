@@ -19,13 +19,14 @@ import pytest
 from builders import PAIR_USD, ROLLOUT_USD, TRAIN_USD, cluster_of
 from instances import generate
 from instances.checker import check_plan
-from instances.errors import InputError, UnsupportedError
+from instances.errors import InputError
 from instances.jobs import Job
 from instances.plan_file import plan_to_dict
 from models import cpsat, cpsat_model
 from models.backends.cp_sat import run
 from models.cpsat import METHOD, solve
-from models.cpsat_model import Data, build
+from models.cpsat_data import Data
+from models.cpsat_model import build
 from models.options import SolveOptions
 from models.result import Result, StoppedBy, Termination, usd_of
 from models.snapshot import Snapshot, groups_of, plan_of, solo_group
@@ -496,12 +497,6 @@ def test_a_warm_start_of_other_jobs_is_refused() -> None:
     other = solve(snapshot_of(jobs_of((1,), (1,))), OPTIONS).plan
     with pytest.raises(InputError, match="The warm start is not a valid plan"):
         solve(snapshot_of(PRECEDENCE), SolveOptions(warm_start=other))
-
-
-def test_rates_are_refused() -> None:
-    snapshot = snapshot_of(PRECEDENCE)
-    with pytest.raises(UnsupportedError, match="Expected max_rate 1"):
-        replace(snapshot, limits=replace(snapshot.limits, max_rate=2))
 
 
 def test_progress_is_told() -> None:
