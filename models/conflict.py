@@ -51,8 +51,8 @@ from models.why_not import (
     number,
     rounded_up,
     sentence,
-    told,
 )
+from models.why_not_rates import told
 
 __all__ = ["Cure", "Explanation", "explain", "explanation", "group_explanation", "why_not"]
 

@@ -51,12 +51,17 @@ __all__ = [
     "Asked",
     "Cure",
     "Explanation",
+    "Shortest",
+    "broken_rule",
     "counted",
+    "cures_of",
     "names_of",
     "number",
+    "residency_words",
     "rounded_up",
     "sentence",
-    "told",
+    "shortest_of",
+    "slos_for",
 ]
 
 POOLS: Final = ("rollout", "train")
@@ -294,7 +299,7 @@ def _pool_loads(jobs: Sequence[Job], pool: str) -> PoolLoads:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Shortest:
+class Shortest:
     """The shortest schedule found of a set on its nodes, DRAM as it is, SLOs left aside."""
 
     shape: GroupShape
@@ -302,7 +307,7 @@ class _Shortest:
     proved: bool
 
 
-def _shortest(asked: Asked, base: Cure, deadline: Deadline) -> _Shortest | None:
+def shortest_of(asked: Asked, base: Cure, deadline: Deadline) -> Shortest | None:
     """Return the shortest period of a set: ask for less until there is none.
 
     ``None`` when no period is long enough (DRAM).
@@ -310,7 +315,7 @@ def _shortest(asked: Asked, base: Cure, deadline: Deadline) -> _Shortest | None:
     floor = max([job.solo_s for job in asked.jobs])
     # one job after the other
     period = sum([job.solo_s + job.rollout_switch_s + job.train_switch_s for job in asked.jobs])
-    best: _Shortest | None = None
+    best: Shortest | None = None
     while True:
         slo = tuple((job.job_id, max(period / job.solo_s, 1.0)) for job in asked.jobs)
         found = asked.decide(replace(base, slo=slo))
@@ -322,7 +327,7 @@ def _shortest(asked: Asked, base: Cure, deadline: Deadline) -> _Shortest | None:
             shape, Schedule(period_s=found.period_s, starts_s=found.starts_s, bound_s=bound)
         )
         at_floor = schedule.period_s <= floor * (1 + REL_SLACK)
-        best = _Shortest(shape=shape, schedule=schedule, proved=at_floor)
+        best = Shortest(shape=shape, schedule=schedule, proved=at_floor)
         if at_floor or deadline.expired:
             return best
         period = max(schedule.period_s * (1 - _SHORTER), floor)
@@ -331,7 +336,7 @@ def _shortest(asked: Asked, base: Cure, deadline: Deadline) -> _Shortest | None:
 # --- cures --------------------------------------------------------------------------------------
 
 
-def _cures(asked: Asked, base: Cure, shortest: _Shortest | None, deadline: Deadline) -> list[Cure]:
+def cures_of(asked: Asked, base: Cure, shortest: Shortest | None, deadline: Deadline) -> list[Cure]:
     """Return the least change of each kind, on top of ``base``, that makes the jobs one group."""
     if base != Cure() and asked.decide(base) is not None:
         return [base]
@@ -343,7 +348,7 @@ def _cures(asked: Asked, base: Cure, shortest: _Shortest | None, deadline: Deadl
     if shortest is not None:
         found += _slo_cure(asked, base, shortest)
     if not found and not deadline.expired:  # no single kind is enough
-        slo = _slos(asked, max([job.solo_s for job in asked.jobs]))
+        slo = slos_for(asked, max([job.solo_s for job in asked.jobs]))
         found += _node_cures(asked, replace(base, slo=slo), deadline)
     return found
 
@@ -407,14 +412,14 @@ def _least_dram(
     return best
 
 
-def _slo_cure(asked: Asked, base: Cure, shortest: _Shortest) -> list[Cure]:
+def _slo_cure(asked: Asked, base: Cure, shortest: Shortest) -> list[Cure]:
     """SLOs that allow the shortest period on these nodes."""
-    slo = _slos(asked, shortest.schedule.period_s)
+    slo = slos_for(asked, shortest.schedule.period_s)
     cure = replace(base, slo=slo, least=shortest.proved)
     return [cure] if asked.decide(cure) is not None else []
 
 
-def _slos(asked: Asked, period_s: float) -> tuple[tuple[str, float], ...]:
+def slos_for(asked: Asked, period_s: float) -> tuple[tuple[str, float], ...]:
     """Return the SLO of every job whose deadline is below a period, so that it allows it."""
     return tuple(
         (job.job_id, rounded_up(period_s / job.solo_s, 4))
@@ -441,7 +446,7 @@ def _worst_node(
     return max(sums, key=lambda found: found[0])
 
 
-def _broken(asked: Asked, shortest: _Shortest | None, deadline: Deadline) -> tuple[str, str]:
+def broken_rule(asked: Asked, shortest: Shortest | None, deadline: Deadline) -> tuple[str, str]:
     """Return the first broken rule of the module docstring, and the words for it."""
     size = asked.snapshot.limits.max_group_size
     if size and len(asked.all) > size:
@@ -457,7 +462,7 @@ def _broken(asked: Asked, shortest: _Shortest | None, deadline: Deadline) -> tup
             f"{number(longest.solo_s - binding.deadline_s)} s more than "
             f"{_deadline_words(binding)}; in one group all iterate at one pace."
         )
-    for rule, words_of in (("residency", _residency_words), ("load", _load_words)):
+    for rule, words_of in (("residency", residency_words), ("load", _load_words)):
         for pool in (0, 1):
             words = words_of(asked, pool, binding, deadline)
             if words is not None:
@@ -472,7 +477,8 @@ def _deadline_words(job: Job) -> str:
     )
 
 
-def _residency_words(asked: Asked, pool: int, _: Job, deadline: Deadline) -> str | None:
+def residency_words(asked: Asked, pool: int, _: Job, deadline: Deadline) -> str | None:
+    """Return the words for a node whose DRAM no pinning keeps; ``None`` where one does."""
     has = asked.dram_gb[pool]
     if next(pinnings(asked.loads[pool], asked.nodes[pool], math.inf, has), None) is not None:
         return None
@@ -531,7 +537,7 @@ def _least_worst(
     return None
 
 
-def _schedule_words(asked: Asked, binding: Job, shortest: _Shortest | None) -> tuple[str, str]:
+def _schedule_words(asked: Asked, binding: Job, shortest: Shortest | None) -> tuple[str, str]:
     rollout, train = (counted(asked.nodes[pool], f"{POOLS[pool]} node") for pool in (0, 1))
     where = f"{names_of(asked.jobs)} on {rollout} and {train}"
     if shortest is None:
@@ -552,7 +558,7 @@ def _schedule_words(asked: Asked, binding: Job, shortest: _Shortest | None) -> t
     )
 
 
-def _rule_of_schedule(asked: Asked, binding: Job, shortest: _Shortest) -> str:
+def _rule_of_schedule(asked: Asked, binding: Job, shortest: Shortest) -> str:
     """Return which kind of time is short where the loads of both pools admit pinnings."""
     limit = binding.deadline_s * (1 + REL_SLACK)
     found = [
@@ -565,7 +571,7 @@ def _rule_of_schedule(asked: Asked, binding: Job, shortest: _Shortest) -> str:
     return "switch" if lower_bound(shortest.shape).chain_s > limit else "overlap"
 
 
-def _cycle_words(asked: Asked, shortest: _Shortest) -> str:
+def _cycle_words(asked: Asked, shortest: Shortest) -> str:
     """Return the phases that follow each other without a gap in the shortest schedule."""
     shape, schedule = shortest.shape, shortest.schedule
     order = order_of(shape, schedule.period_s, schedule.starts_s)
@@ -588,12 +594,3 @@ def _cycle_words(asked: Asked, shortest: _Shortest) -> str:
         f" What keeps it from being shorter: {' -> '.join([*steps, again])}, "
         f"{number(seconds)} s{turns}."
     )
-
-
-def told(asked: Asked, deadline: Deadline) -> tuple[str, str, list[Cure]]:
-    """Return the rule that jobs in conflict break, the words for it, and the cures."""
-    size = asked.snapshot.limits.max_group_size
-    base = Cure(max_group_size=len(asked.all)) if 0 < size < len(asked.all) else Cure()
-    shortest = _shortest(asked, base, deadline)
-    rule, message = _broken(asked, shortest, deadline)
-    return rule, message, _cures(asked, base, shortest, deadline)
