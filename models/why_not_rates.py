@@ -72,12 +72,12 @@ def _broken(asked: Asked, deadline: Deadline) -> tuple[str, str]:
     admitted = [vector for vector in vectors if _loads_admit(asked, vector)]
     if not admitted:
         return "load", (
-            f"{sentence(names_of(jobs))} on {where}: at each of the {_rates_words(vectors)} that "
-            f"keep every SLO, some node carries more phases than its period is long."
+            f"{sentence(names_of(jobs))} on {where}: at all rates that keep every SLO "
+            f"({_rates_words(vectors)}) some node carries more phases than the period is long."
         )
     return "precedence", (
-        f"{sentence(names_of(jobs))} on {where}: each node has time for its phases at "
-        f"{_rates_words(admitted)}, but no order of the phases fits."
+        f"{sentence(names_of(jobs))} on {where}: each node has time for its phases at some rates "
+        f"that keep every SLO ({_rates_words(admitted)}), but no order of the phases fits."
     )
 
 
@@ -103,12 +103,11 @@ def _times(loads: PoolLoads, rates: tuple[int, ...]) -> PoolLoads:
 
 
 def _rates_words(vectors: list[RateVector]) -> str:
-    """Return the rates, the first of several and their number."""
+    """Return the rates in the order of the jobs, and their period: the first of several."""
     period, rates = vectors[0]
-    first = f"({', '.join(map(str, rates))}) iterations in {number(period)} s"
-    if len(vectors) == 1:
-        return f"the rates {first}"
-    return f"{len(vectors)} choices of rates, such as {first},"
+    each = " + ".join(map(str, rates))
+    more = f" and {counted(len(vectors) - 1, 'more choice')}" if len(vectors) > 1 else ""
+    return f"{each} iterations in {number(period)} s{more}"
 
 
 def _cures(asked: Asked, base: Cure, deadline: Deadline) -> list[Cure]:
