@@ -11,6 +11,7 @@ from instances.plan_file import plan_to_dict
 from models.snapshot import FleetCaps
 from planner.document import SCHEMA_VERSION, bound_options, inputs_document
 from planner.group_rules import tightest, utilisation
+from planner.iterations import iteration_seconds
 from planner.snapshot import SnapshotReport
 
 __all__ = ["snapshot_document"]
@@ -50,6 +51,10 @@ def _group(report: SnapshotReport, group: GroupVersion) -> dict[str, Any]:
         "nodes": nodes,
         "usd_per_hour": report.cluster.usd_per_hour(nodes["rollout"], nodes["train"]),
         "period_s": group.period_s,
+        "rates": [placement.rate for placement in group.placements],
+        "worst_iteration_s": [
+            max(iteration_seconds(placement, group.period_s)) for placement in group.placements
+        ],
         "tightest": {**dataclasses.asdict(rule), "slack": rule.slack},
         "utilisation": utilisation(group, report.jobs),
     }

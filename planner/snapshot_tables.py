@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from instances.plan import GroupVersion, Limits
+from instances.plan import GroupVersion, JobPlacement, Limits
 from models.result import StoppedBy, Termination
 from models.snapshot import FleetCaps
 from planner.group_rules import rule_words, tightest, utilisation
+from planner.iterations import iteration_seconds
 from planner.snapshot import AUTO, SnapshotReport
 from planner.tables import data_notes
 
@@ -32,6 +33,10 @@ _LEGEND: Final = (
     "one nearest its limit, the least deadline in the group or the host DRAM; slack: what is left "
     "of that limit. busy: share of node time in which a phase runs."
 )
+_RATES_LEGEND: Final = (
+    "k: iterations a period. mean, worst: iteration time over the job's deadline; the SLO is "
+    "about the mean, a single iteration may take longer."
+)
 
 
 def _many(number: int, word: str) -> str:
@@ -47,6 +52,8 @@ def scope_words(limits: Limits, caps: FleetCaps) -> str:
         if most is not None:
             parts.append(f"at most {_many(most, f'{pool} node')}")
     words = f"with groups of {' and '.join(parts)}" if parts else "whatever its groups"
+    most = limits.max_rate
+    words += f" and {'one iteration' if most == 1 else f'up to {most} iterations'} a period"
     return f"{words}, within the fleet caps," if caps.any else words
 
 
@@ -183,6 +190,8 @@ def print_snapshot(report: SnapshotReport, console: Console) -> None:
     if report.plan.groups:
         console.print(_group_table(report, report.plan.groups))
         console.print(_LEGEND, style="dim", markup=False)
+        if report.problem.snapshot.limits.max_rate > 1:
+            console.print(_RATES_LEGEND, style="dim", markup=False)
     for note in data_notes(report.jobs):
         console.print(note, style="dim", markup=False)
 
@@ -211,6 +220,11 @@ def _group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Tabl
     table.add_column("group", no_wrap=True)
     table.add_column("job", overflow="fold", ratio=None)
     table.add_column("pins\nR|T", overflow="fold")
+    rates = report.problem.snapshot.limits.max_rate > 1
+    if rates:
+        for header in ("k", "mean", "worst"):
+            table.add_column(header, justify="right", no_wrap=True)
+    deadline = dict(zip(report.jobs.job_id, report.jobs.deadline_s.tolist(), strict=True))
     for header in ("nodes\nR+T", "period\ns"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("tightest\nrule", overflow="fold")
@@ -229,7 +243,16 @@ def _group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Tabl
         for i, placement in enumerate(group.placements):
             pins = f"{_ranges(placement.rollout_pins)}|{_ranges(placement.train_pins)}"
             row = ["" if i else group.group_id, placement.job_id, pins]
+            if rates:
+                row += _pace(placement, group.period_s, deadline[placement.job_id])
             row += [""] * len(cells) if i else cells
             last = i == len(group.placements) - 1
             table.add_row(*(Text(cell) for cell in row), end_section=last and len(groups) > 1)
     return table
+
+
+def _pace(placement: JobPlacement, period_s: float, deadline_s: float) -> list[str]:
+    """Return the rate of a job, and its mean and its worst iteration over its deadline."""
+    worst = max(iteration_seconds(placement, period_s))
+    mean = period_s / placement.rate
+    return [f"{placement.rate}", f"{mean / deadline_s:.2f}", f"{worst / deadline_s:.2f}"]

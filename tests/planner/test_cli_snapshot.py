@@ -107,6 +107,7 @@ def test_the_document_has_the_keys_of_the_design() -> None:
     assert group == {
         "group_id": "g1", "jobs": ["shop-1", "shop-2"], "nodes": {"rollout": 1, "train": 1},
         "usd_per_hour": pytest.approx(PAIR_USD), "period_s": 180.0,
+        "rates": [1, 1], "worst_iteration_s": [180.0, 180.0],
         "tightest": {
             "rule": "rollout_load", "used": 180.0, "limit": 225.0, "unit": "s", "job_id": None,
             "deadline_of": "shop-1", "node": 0, "slack": pytest.approx(0.2),
@@ -202,9 +203,8 @@ def test_the_answer_says_what_is_proven() -> None:
     text = words(ok(*SHOP).out)
     assert "tiny-open-shop.csv: 2 of 2 jobs present at 0.00 h (peak), method exhaustive" in text
     assert "1 H20 node (8 GPUs) and 1 H800 node (8 GPUs) in 1 group cost $57.04/h." in text
-    assert "Proven least: no valid plan with groups of at most 5 jobs costs less (exhaustive)." in (
-        text
-    )
+    scope = "with groups of at most 5 jobs and one iteration a period"
+    assert f"Proven least: no valid plan {scope} costs less (exhaustive)." in text
     assert "Each job on nodes of its own costs $114.08/h: sharing saves 50.0% (2.00 x)." in text
     assert "The placer, in order of arrival, pays $57.04/h for the same jobs (1.00 x)." in text
 
@@ -216,7 +216,8 @@ def test_a_limit_is_told_with_its_bound(monkeypatch: pytest.MonkeyPatch, folder:
     text = words(ok("snapshot", "--trace", trace, "--method", "milp", "--time-limit", "5s").out)
     assert "Stopped by the time limit: not proven to be the least." in text
     assert (
-        "Proven: no valid plan with groups of at most 5 jobs costs less than $114.08/h (volume "
+        "Proven: no valid plan with groups of at most 5 jobs and one iteration a period costs less "
+        "than $114.08/h (volume "
         "bound), so this one costs at most 1.50 x the least." in text
     )
     assert "Each job on nodes of its own costs $171.12/h: as much." in text
@@ -250,17 +251,22 @@ def test_a_failed_solver_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) 
 @pytest.mark.parametrize(
     ("limits", "caps", "said"),
     [
-        (Limits(), FleetCaps(), "with groups of at most 5 jobs"),
-        (Limits(max_group_size=0), FleetCaps(), "whatever its groups"),
+        (Limits(), FleetCaps(), "with groups of at most 5 jobs and one iteration a period"),
+        (
+            Limits(max_group_size=0, max_rate=4),
+            FleetCaps(),
+            "whatever its groups and up to 4 iterations a period",
+        ),
         (
             Limits(max_group_size=1, max_rollout_nodes=2, max_train_nodes=1),
             FleetCaps(),
-            "with groups of at most 1 job and at most 2 rollout nodes and at most 1 train node",
+            "with groups of at most 1 job and at most 2 rollout nodes and at most 1 train node and "
+            "one iteration a period",
         ),
         (
             Limits(max_group_size=0),
             FleetCaps(max_train_nodes_total=3),
-            "whatever its groups, within the fleet caps,",
+            "whatever its groups and one iteration a period, within the fleet caps,",
         ),
     ],
 )
@@ -419,9 +425,8 @@ def test_no_plan_is_1_in_words(folder: Path) -> None:
     got = invoke(*options, "--out", "o", "--gantt", "g.svg")
     assert got.code == 1
     text = words(got.out)
-    assert "Proven: no valid plan with groups of at most 5 jobs, within the fleet caps, exists" in (
-        text
-    )
+    scope = "with groups of at most 5 jobs and one iteration a period, within the fleet caps,"
+    assert f"Proven: no valid plan {scope} exists" in text
     assert "max_train_nodes_total" in text
     assert "from 0 to 1" in text  # what cures it
     assert "no plan is held, so nothing was written to o" in got.err
