@@ -14,7 +14,8 @@ A set ``S`` with ``C = min D_j`` is admitted when
 It is *maximal* when it has as many jobs as a group may have, or no job can be added. Admission
 is hereditary: sums, the longest chain and ``-C`` only fall with a job less. So every admitted
 set is reached by adding its jobs in order of index, each set once, and lies within a maximal
-one: a least cover by maximal sets is a least cover by admitted sets.
+one: a least cover by maximal sets is a least cover by admitted sets. One iteration per period
+(``max_rate`` 1) is assumed throughout.
 
 That is a *relaxation*: loads may admit what no schedule has. Of a set refuted
 (:meth:`MaximalSets.refute`), a valid group lacks at least one job, so the sets with one job
@@ -48,7 +49,7 @@ BoolArray = npt.NDArray[np.bool_]
 def is_for(snapshot: Snapshot) -> bool:
     """Return whether jobs and limits are those of this module."""
     limits = snapshot.limits
-    return limits.max_rollout_nodes == limits.max_train_nodes == 1 and all(
+    return limits.max_rate == limits.max_rollout_nodes == limits.max_train_nodes == 1 and all(
         job.rollout_nodes == job.train_nodes == 1 for job in snapshot.jobs
     )
 

@@ -16,16 +16,19 @@ proved by :mod:`models.covering`.
 Candidates. For single-node jobs in groups of at most five, every set that loads admit, on the
 fewest nodes loads admit (:mod:`models.single_node_sets`): a relaxation, so the least cover is a
 bound. Its groups are then decided exactly; a refuted one is replaced by the pairs with one node
-more, together with every candidate that holds it, and the choice is made again. Likewise where a
-group may have one node of each kind and more jobs: the maximal sets that loads admit, and of a
-refuted one the sets with one job less (:mod:`models.maximal_sets`). For all other snapshots every
-candidate is decided beforehand (:mod:`models.candidate_groups`).
+more, together with every candidate that holds it, and the choice is made again. With several
+iterations per period loads say less: sets of up to three jobs are decided beforehand, and of a
+refuted group the subsets to blame are looked for (:mod:`models.rate_sets`). Likewise where a
+group may have one node of each kind, more jobs and one iteration: the maximal sets that loads
+admit, and of a refuted one the sets with one job less (:mod:`models.maximal_sets`). For all other
+snapshots every candidate is decided beforehand (:mod:`models.candidate_groups`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import inf
 from typing import Final, Protocol
 
@@ -38,6 +41,7 @@ from models.covering import VERSION, Cover, CoverProblem, Ending, solve_cover
 from models.group_cost import GroupCost, Nodes
 from models.maximal_sets import MaximalSets
 from models.options import Deadline, OutOfTimeError, SolveOptions
+from models.rate_sets import DECIDED_SIZE, RateSetPool
 from models.result import Result, SolverInfo, StoppedBy, first_incumbent, result_of, usd_of
 from models.single_node_sets import SetPool
 from models.snapshot import PlacedGroup, Snapshot, solo_group
@@ -74,8 +78,11 @@ class _Candidates(Protocol):
 class _Admitted:
     """Sets that loads admit; decided when chosen."""
 
-    def __init__(self, snapshot: Snapshot, options: SolveOptions, deadline: Deadline) -> None:
-        self._pool = SetPool(snapshot, options, deadline)
+    def __init__(self, cost: GroupCost, options: SolveOptions, deadline: Deadline) -> None:
+        if cost.snapshot.limits.max_rate == 1:
+            self._pool = SetPool(cost.snapshot, options, deadline)
+        else:
+            self._pool = RateSetPool(cost.snapshot, cost, options, deadline)
 
     def arrays(self) -> tuple[IntArray, IntArray]:
         columns = self._pool.columns()
@@ -214,7 +221,7 @@ def _search(run: _Run) -> None:
 def _candidates(run: _Run) -> _Candidates:
     """Return the candidate groups of this kind of snapshot (module docstring)."""
     if single_node_sets.is_for(run.snapshot):
-        return _Admitted(run.snapshot, run.options, run.deadline)
+        return _Admitted(run.cost, run.options, run.deadline)
     if maximal_sets.is_for(run.snapshot):
         return MaximalSets(run.snapshot, run.options, run.deadline)
     return _Decided(run.cost, run.options, run.deadline)
@@ -260,8 +267,8 @@ def _decide(
     """Decide the groups chosen, hold the plan they give; return those refuted.
 
     A job covered twice leaves all but the first of its groups. Jobs of a refuted group run as
-    the cheapest group they can be, and where time is over before that is known, each alone: if
-    that is within the caps.
+    :func:`_instead` says, and where time is over before that is known, each alone: if that is
+    within the caps.
     """
     if cover.chosen is None:
         return []
@@ -274,20 +281,76 @@ def _decide(
         rollout, train = nodes[column].tolist()
         left = [job for job in jobs if job not in seen]
         seen |= set(left)
+        found: list[PlacedGroup] = []
         try:
-            found = run.cost.decide(jobs, (rollout, train))
-            if found is None:
-                refuted.append((jobs, (rollout, train)))
-                found = run.cost.cheapest(jobs, inf)
+            for pair in _in_turn(run, jobs, (rollout, train)):
+                group = run.cost.decide(jobs, pair)
+                if group is None:
+                    refuted += _refutations(run, jobs, pair)
+                    found = _instead(run, jobs)
+                    break
+                found = [group]
         except OutOfTimeError:
-            run.stopped, found = StoppedBy.TIME, None
-        if found is None:
-            groups += [solo_group(run.snapshot, job) for job in left]
-        else:
-            kept = found.without(job for job in jobs if job not in left)
-            groups += [] if kept is None else [kept]
+            run.stopped = StoppedBy.TIME
+        placed = {job for group in found for job in group.members}
+        kept = [group.without(job for job in group.members if job not in left) for group in found]
+        groups += [group for group in kept if group is not None]
+        groups += [solo_group(run.snapshot, job) for job in left if job not in placed]
     run.timed("decisions", began)
     totals = [sum(group.nodes[pool] for group in groups) for pool in (0, 1)]
     if run.snapshot.caps.allow(*totals):
         run.hold(tuple(groups))
     return refuted
+
+
+def _in_turn(run: _Run, jobs: tuple[int, ...], nodes: Nodes) -> list[Nodes]:
+    """Return node counts to decide, the group's own last; one refuted refutes the group.
+
+    With rates, larger groups first with a node for each job in one pool: far fewer pinnings, and
+    refuted there, they are refuted on every number of those nodes.
+    """
+    if run.snapshot.limits.max_rate == 1 or len(jobs) <= DECIDED_SIZE:
+        return [nodes]
+    most = run.cost.most_nodes(jobs)
+    more = [(most[0], nodes[1]), (nodes[0], most[1])]
+    return [*(pair for pair in more if pair not in (nodes, most)), nodes]
+
+
+def _refutations(
+    run: _Run, jobs: tuple[int, ...], nodes: Nodes
+) -> list[tuple[tuple[int, ...], Nodes]]:
+    """Return what to refute: the group, or with rates those of its subsets that are to blame.
+
+    Loads with rates admit many sets that hold a smaller one without a schedule; refuting that one
+    refutes all of them (heredity). Smaller subsets than these are decided beforehand.
+    """
+    blamed = []
+    if run.snapshot.limits.max_rate > 1 and len(jobs) > DECIDED_SIZE + 1:
+        for fewer in combinations(jobs, len(jobs) - 1):
+            if run.cost.decide(fewer, nodes) is None:
+                blamed.append((fewer, nodes))
+    return blamed or [(jobs, nodes)]
+
+
+def _instead(run: _Run, jobs: tuple[int, ...]) -> list[PlacedGroup]:
+    """Return groups of the jobs of a refuted one, for a plan to hold; none when none was found.
+
+    The cheapest group they can be. With rates that may take long to decide, so in two parts of
+    sets decided beforehand, the cheapest.
+    """
+    if run.snapshot.limits.max_rate == 1:
+        group = run.cost.cheapest(jobs, inf)
+        return [] if group is None else [group]
+    best: list[PlacedGroup] = []
+    best_usd = inf
+    for size in range(1, DECIDED_SIZE + 1):
+        for part in combinations(jobs, size):
+            rest = tuple(job for job in jobs if job not in part)
+            if len(rest) > DECIDED_SIZE or part[0] != jobs[0]:
+                continue
+            parts = [run.cost.cheapest(each, inf) for each in (part, rest) if each]
+            found = [group for group in parts if group is not None]
+            usd = usd_of(run.snapshot, found)
+            if len(found) == len(parts) and usd < best_usd:
+                best, best_usd = found, usd
+    return best

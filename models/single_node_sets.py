@@ -33,7 +33,7 @@ from models.options import Deadline, SolveOptions
 from models.pinnings import DRAM_SLACK, REL_SLACK
 from models.snapshot import Snapshot
 
-__all__ = ["MOST_SIZE", "SetPool", "is_for"]
+__all__ = ["MOST_SIZE", "LoadPool", "SetPool", "fewest_blocks", "is_for", "subset_sums"]
 
 #: Largest group tabulated.
 MOST_SIZE: Final = 5
@@ -84,7 +84,7 @@ def _distinct(keys: IntArray) -> IntArray:
     return keys[first]
 
 
-def _subset_sums(values: FloatArray) -> FloatArray:
+def subset_sums(values: FloatArray) -> FloatArray:
     """Return all ``2^k`` sums of each row of ``(m, k)`` values, shape ``(m, 2^k)``."""
     out = np.zeros((len(values), 1))
     for column in range(values.shape[1]):
@@ -92,7 +92,27 @@ def _subset_sums(values: FloatArray) -> FloatArray:
     return out
 
 
-class _Pool:
+def fewest_blocks(fits: BoolArray) -> IntArray:
+    """Return the fewest blocks of each row's set, ``(m,)``; ``k + 1`` where a job fits none.
+
+    ``fits``, ``(m, 2^k)``: whether the jobs of a mask may share a node.
+    """
+    k = fits.shape[1].bit_length() - 1
+    out = np.full(len(fits), k + 1, dtype=np.int64)
+    open_rows = np.arange(len(fits))
+    for blocks, masks in enumerate(_partitions(k), start=1):
+        some = fits[open_rows]
+        found = np.zeros(len(open_rows), dtype=np.bool_)
+        for partition in masks:
+            found |= some[:, partition].all(axis=1)
+        out[open_rows[found]] = blocks
+        open_rows = open_rows[~found]
+        if not len(open_rows):
+            break
+    return out
+
+
+class LoadPool:
     """One pool's numbers, ``(n_jobs,)`` each."""
 
     def __init__(
@@ -120,23 +140,12 @@ class _Pool:
         most = period_s[:, None] * (1 + REL_SLACK)
         chain = self.chain if paid_s is None else self.chain + paid_s
         lonely = (chain[members] > most).astype(np.float64)
-        fits = _subset_sums(self.state[members]) <= self.dram
-        fits &= _subset_sums(self.paid[members]) <= most
-        fits &= _subset_sums(lonely) < 0.5
+        fits = subset_sums(self.state[members]) <= self.dram
+        fits &= subset_sums(self.paid[members]) <= most
+        fits &= subset_sums(lonely) < 0.5
         for item in range(k):  # alone on a node a job pays no switch: DRAM alone decides
             fits[:, 1 << item] = self.state[members[:, item]] <= self.dram
-        out = np.full(len(members), k + 1, dtype=np.int64)
-        open_rows = np.arange(len(members))
-        for blocks, masks in enumerate(_partitions(k), start=1):
-            some = fits[open_rows]
-            found = np.zeros(len(open_rows), dtype=np.bool_)
-            for partition in masks:
-                found |= some[:, partition].all(axis=1)
-            out[open_rows[found]] = blocks
-            open_rows = open_rows[~found]
-            if not len(open_rows):
-                break
-        return out
+        return fewest_blocks(fits)
 
 
 class SetPool:
@@ -159,14 +168,14 @@ class SetPool:
         self._deadline = table.deadline_s
         self._solo = table.solo_s
         self._pools = (
-            _Pool(
+            LoadPool(
                 table.rollout_s,
                 table.rollout_switch_s,
                 table.rollout_state_gb,
                 table.solo_s,
                 cluster.rollout.host_dram_gb,
             ),
-            _Pool(
+            LoadPool(
                 table.train_s,
                 table.train_switch_s,
                 table.train_state_gb,
@@ -212,6 +221,7 @@ class SetPool:
                 np.concatenate([members for members, _ in parts]),
                 np.concatenate([nodes for _, nodes in parts]),
             )
+            level = self._settled(*level)
             self._levels.append(level)
             if options.progress is not None:
                 options.progress("groups of jobs", k, self._snapshot.limits.max_group_size)
@@ -330,6 +340,10 @@ class SetPool:
         rows, nodes = self._least(members)
         ok = nodes.sum(axis=1) <= members.shape[1] + 1
         return members[rows[ok]], nodes[ok]
+
+    def _settled(self, members: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the sets of one size that larger ones grow from; here, those that loads admit."""
+        return members, nodes
 
     # --- columns ----------------------------------------------------------------------------
 
