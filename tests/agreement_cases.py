@@ -8,16 +8,20 @@ deadlines met to the second are common.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final
 
+import pytest
+
 from builders import cluster_of
-from instances.jobs import Job
+from instances.jobs import Job, JobTable
+from instances.plan import GroupVersion
 from models.bounds import volume
 from models.group_cost import GroupCost, Nodes
-from models.snapshot import Snapshot
+from models.result import Result
+from models.snapshot import FleetCaps, Snapshot
 from small_snapshots import (
     FIVE_FRONT,
     MIXES,
@@ -30,7 +34,21 @@ from small_snapshots import (
     snapshot_of,
 )
 
-__all__ = ["FAMILIES", "GRID_S", "Case", "cases", "least_usd", "subsets"]
+__all__ = [
+    "FAMILIES",
+    "GRID_S",
+    "KINDS",
+    "NEUTRAL",
+    "Case",
+    "Family",
+    "cases",
+    "fleet_of",
+    "fullest_gb",
+    "is_on_grid",
+    "least_usd",
+    "subsets",
+    "without_precedence",
+]
 
 GRID_S: Final = 0.125
 HALVES: Final = tuple(x / 2 for x in range(1, 13))
@@ -244,6 +262,122 @@ def cases() -> tuple[Case, ...]:
             n = _JOBS[(5 * offset + i) % len(_JOBS)]
             out.append(Case(f"{name} {i}", name, family(rng, n)))
     return tuple(out)
+
+
+# --- what a case has ---------------------------------------------------------------------------
+
+
+def _some(asks: Callable[[Job], bool]) -> Callable[[Case], bool]:
+    return lambda case: any(asks(job) for job in case.snapshot.jobs)
+
+
+def _all(asks: Callable[[Job], bool]) -> Callable[[Case], bool]:
+    return lambda case: all(asks(job) for job in case.snapshot.jobs)
+
+
+KINDS: Final[Mapping[str, Callable[[Case], bool]]] = {
+    "single-node jobs": _all(lambda job: job.rollout_nodes == job.train_nodes == 1),
+    "rollout gangs": _some(lambda job: job.rollout_nodes > 1),
+    "train gangs": _some(lambda job: job.train_nodes > 1),
+    "sync": _some(lambda job: job.sync_s > 0),
+    "rollout switches": _some(lambda job: job.rollout_switch_s > 0),
+    "train switches": _some(lambda job: job.train_switch_s > 0),
+    "rollout states": _some(lambda job: job.rollout_state_gb > 0),
+    "train states": _some(lambda job: job.train_state_gb > 0),
+    "slo 1": _all(lambda job: job.slo == 1),
+    "slo 1 and looser": lambda case: len({job.slo == 1 for job in case.snapshot.jobs}) == 2,
+    "all equal": lambda case: (
+        len({replace(job, job_id="", arrival_s=0.0) for job in case.snapshot.jobs}) == 1
+    ),
+    "ties of deadlines": lambda case: (
+        1 < len({job.deadline_s for job in case.snapshot.jobs}) < len(case.snapshot)
+    ),
+    "node limits": lambda case: (
+        (case.snapshot.limits.max_rollout_nodes, case.snapshot.limits.max_train_nodes)
+        != (None, None)
+    ),
+    "fleet caps": lambda case: case.snapshot.caps.any,
+}
+
+
+def is_on_grid(snapshot: Snapshot) -> bool:
+    """Return whether all seconds are multiples of ``GRID_S``, up to round-off."""
+    return all(
+        seconds / GRID_S == pytest.approx(round(seconds / GRID_S), rel=1e-12)
+        for job in snapshot.jobs
+        for seconds in (
+            job.rollout_s, job.train_s, job.sync_s, job.deadline_s,
+            job.rollout_switch_s, job.train_switch_s,
+        )
+    )  # fmt: skip
+
+
+# --- without a rule ----------------------------------------------------------------------------
+
+
+def _limits(**changes: int | None) -> Callable[[Snapshot], Snapshot]:
+    return lambda snapshot: replace(snapshot, limits=replace(snapshot.limits, **changes))
+
+
+def _jobs(change: Callable[[Job], dict[str, float]]) -> Callable[[Snapshot], Snapshot]:
+    """Change every job, at the same deadline in seconds."""
+
+    def changed(job: Job) -> Job:
+        other = replace(job, **change(job))
+        return replace(other, slo=max(job.deadline_s / other.solo_s, 1.0))
+
+    return lambda snapshot: replace(
+        snapshot, table=JobTable.from_jobs([changed(job) for job in snapshot.jobs])
+    )
+
+
+#: The snapshot without a rule.
+NEUTRAL: Final[Mapping[str, Callable[[Snapshot], Snapshot]]] = {
+    "group size": _limits(max_group_size=0),
+    "node limits": _limits(max_rollout_nodes=None, max_train_nodes=None),
+    "fleet caps": lambda snapshot: replace(snapshot, caps=FleetCaps()),
+    "rollout gangs": _jobs(lambda job: {"rollout_nodes": 1}),
+    "train gangs": _jobs(lambda job: {"train_nodes": 1}),
+    "rollout dram": _jobs(lambda job: {"rollout_state_gb": 0.0}),
+    "train dram": _jobs(lambda job: {"train_state_gb": 0.0}),
+    "sync": _jobs(lambda job: {"sync_s": 0.0}),
+    "rollout switches": _jobs(lambda job: {"rollout_switch_s": 0.0}),
+    "train switches": _jobs(lambda job: {"train_switch_s": 0.0}),
+    "switches only on shared nodes": _jobs(
+        lambda job: {
+            "rollout_s": job.rollout_s + job.rollout_switch_s,
+            "train_s": job.train_s + job.train_switch_s,
+            "rollout_switch_s": 0.0,
+            "train_switch_s": 0.0,
+        }
+    ),
+    "deadlines": lambda snapshot: replace(
+        snapshot,
+        table=JobTable.from_jobs([replace(job, slo=10 * job.slo) for job in snapshot.jobs]),
+    ),
+}
+
+
+# --- what a plan has ----------------------------------------------------------------------------
+
+
+def fleet_of(result: Result) -> tuple[int, int]:
+    assert result.plan is not None
+    groups = result.plan.groups
+    return sum(len(g.rollout_nodes) for g in groups), sum(len(g.train_nodes) for g in groups)
+
+
+def fullest_gb(jobs: Iterable[Job], group: GroupVersion) -> float:
+    """Return the most state on a node that two or more jobs share, GB."""
+    by_id = {job.job_id: job for job in jobs}
+    states: dict[tuple[str, int], list[float]] = {}
+    for placement in group.placements:
+        job = by_id[placement.job_id]
+        for node in placement.rollout_pins:
+            states.setdefault(("rollout", node), []).append(job.rollout_state_gb)
+        for node in placement.train_pins:
+            states.setdefault(("train", node), []).append(job.train_state_gb)
+    return max((sum(each) for each in states.values() if len(each) > 1), default=0.0)
 
 
 # --- what precedence is worth -----------------------------------------------------------------

@@ -7,16 +7,26 @@ and beyond that from the exhaustive method.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
 import pytest
 
-from agreement_cases import FAMILIES, GRID_S, Case, cases, least_usd, without_precedence
+from agreement_cases import (
+    FAMILIES,
+    KINDS,
+    NEUTRAL,
+    Case,
+    cases,
+    fleet_of,
+    fullest_gb,
+    is_on_grid,
+    least_usd,
+    without_precedence,
+)
 from instances.checker import check_plan
-from instances.jobs import Job, JobTable
+from instances.jobs import Job
 from instances.plan import GroupVersion
 from models.backends.pyomo_highs import Ended, options_of
 from models.backends.pyomo_highs import solve as run_highs
@@ -25,7 +35,7 @@ from models.methods import METHODS, solve
 from models.milp import build
 from models.options import SolveOptions
 from models.result import Result, Termination
-from models.snapshot import FleetCaps, Snapshot
+from models.snapshot import Snapshot
 from small_snapshots import oracle_of
 
 #: The methods of this suite, and the most jobs each is given. 8 is all of them: a lower number
@@ -95,12 +105,6 @@ def assert_valid(snapshot: Snapshot, result: Result) -> None:
     assert snapshot.usd_per_hour(rollout, train) == pytest.approx(result.usd_per_hour)
 
 
-def fleet_of(result: Result) -> tuple[int, int]:
-    assert result.plan is not None
-    groups = result.plan.groups
-    return sum(len(g.rollout_nodes) for g in groups), sum(len(g.train_nodes) for g in groups)
-
-
 def test_cpsat_needs_no_finer_grid() -> None:
     """All data are multiples of its grid of 1 ms, so cost of bound and of plan are one."""
     for case in cases():
@@ -126,90 +130,9 @@ def test_there_are_enough_cases_of_every_kind() -> None:
         assert counts[kind] >= 12, (kind, counts)
 
 
-def _some(asks: Callable[[Job], bool]) -> Callable[[Case], bool]:
-    return lambda case: any(asks(job) for job in case.snapshot.jobs)
-
-
-def _all(asks: Callable[[Job], bool]) -> Callable[[Case], bool]:
-    return lambda case: all(asks(job) for job in case.snapshot.jobs)
-
-
-KINDS: Final[Mapping[str, Callable[[Case], bool]]] = {
-    "single-node jobs": _all(lambda job: job.rollout_nodes == job.train_nodes == 1),
-    "rollout gangs": _some(lambda job: job.rollout_nodes > 1),
-    "train gangs": _some(lambda job: job.train_nodes > 1),
-    "sync": _some(lambda job: job.sync_s > 0),
-    "rollout switches": _some(lambda job: job.rollout_switch_s > 0),
-    "train switches": _some(lambda job: job.train_switch_s > 0),
-    "rollout states": _some(lambda job: job.rollout_state_gb > 0),
-    "train states": _some(lambda job: job.train_state_gb > 0),
-    "slo 1": _all(lambda job: job.slo == 1),
-    "slo 1 and looser": lambda case: len({job.slo == 1 for job in case.snapshot.jobs}) == 2,
-    "all equal": lambda case: (
-        len({replace(job, job_id="", arrival_s=0.0) for job in case.snapshot.jobs}) == 1
-    ),
-    "ties of deadlines": lambda case: (
-        1 < len({job.deadline_s for job in case.snapshot.jobs}) < len(case.snapshot)
-    ),
-    "node limits": lambda case: (
-        (case.snapshot.limits.max_rollout_nodes, case.snapshot.limits.max_train_nodes)
-        != (None, None)
-    ),
-    "fleet caps": lambda case: case.snapshot.caps.any,
-}
-
-
 def test_data_are_multiples_of_the_grid() -> None:
     for case in cases():
-        for job in case.snapshot.jobs:
-            for seconds in (
-                job.rollout_s, job.train_s, job.sync_s, job.deadline_s,
-                job.rollout_switch_s, job.train_switch_s,
-            ):  # fmt: skip
-                assert seconds / GRID_S == pytest.approx(round(seconds / GRID_S), rel=1e-12), case
-
-
-def _limits(**changes: int | None) -> Callable[[Snapshot], Snapshot]:
-    return lambda snapshot: replace(snapshot, limits=replace(snapshot.limits, **changes))
-
-
-def _jobs(change: Callable[[Job], dict[str, float]]) -> Callable[[Snapshot], Snapshot]:
-    """Change every job, at the same deadline in seconds."""
-
-    def changed(job: Job) -> Job:
-        other = replace(job, **change(job))
-        return replace(other, slo=max(job.deadline_s / other.solo_s, 1.0))
-
-    return lambda snapshot: replace(
-        snapshot, table=JobTable.from_jobs([changed(job) for job in snapshot.jobs])
-    )
-
-
-#: The snapshot without a rule.
-NEUTRAL: Final[Mapping[str, Callable[[Snapshot], Snapshot]]] = {
-    "group size": _limits(max_group_size=0),
-    "node limits": _limits(max_rollout_nodes=None, max_train_nodes=None),
-    "fleet caps": lambda snapshot: replace(snapshot, caps=FleetCaps()),
-    "rollout gangs": _jobs(lambda job: {"rollout_nodes": 1}),
-    "train gangs": _jobs(lambda job: {"train_nodes": 1}),
-    "rollout dram": _jobs(lambda job: {"rollout_state_gb": 0.0}),
-    "train dram": _jobs(lambda job: {"train_state_gb": 0.0}),
-    "sync": _jobs(lambda job: {"sync_s": 0.0}),
-    "rollout switches": _jobs(lambda job: {"rollout_switch_s": 0.0}),
-    "train switches": _jobs(lambda job: {"train_switch_s": 0.0}),
-    "switches only on shared nodes": _jobs(
-        lambda job: {
-            "rollout_s": job.rollout_s + job.rollout_switch_s,
-            "train_s": job.train_s + job.train_switch_s,
-            "rollout_switch_s": 0.0,
-            "train_switch_s": 0.0,
-        }
-    ),
-    "deadlines": lambda snapshot: replace(
-        snapshot,
-        table=JobTable.from_jobs([replace(job, slo=10 * job.slo) for job in snapshot.jobs]),
-    ),
-}
+        assert is_on_grid(case.snapshot), case
 
 
 def test_there_are_enough_optima_of_every_kind() -> None:
@@ -227,7 +150,7 @@ def test_there_are_enough_optima_of_every_kind() -> None:
         counts["shares nodes"] += fleet != alone
         counts["shares both pools"] += fleet[0] < alone[0] and fleet[1] < alone[1]
         counts["several groups"] += len(result.plan.groups) > 1
-        counts["full dram"] += any(_fullest_gb(jobs, g) == 2000 for g in result.plan.groups)
+        counts["full dram"] += any(fullest_gb(jobs, g) == 2000 for g in result.plan.groups)
         counts["period at the deadline"] += any(
             _at_the_deadline(jobs, g) for g in result.plan.groups
         )
@@ -237,19 +160,6 @@ def test_there_are_enough_optima_of_every_kind() -> None:
     assert counts["full dram"] >= 12
     assert counts["period at the deadline"] >= 100
     assert counts["infeasible"] >= 8
-
-
-def _fullest_gb(jobs: Iterable[Job], group: GroupVersion) -> float:
-    """Return the most state on a node that two or more jobs share, GB."""
-    by_id = {job.job_id: job for job in jobs}
-    states: dict[tuple[str, int], list[float]] = {}
-    for placement in group.placements:
-        job = by_id[placement.job_id]
-        for node in placement.rollout_pins:
-            states.setdefault(("rollout", node), []).append(job.rollout_state_gb)
-        for node in placement.train_pins:
-            states.setdefault(("train", node), []).append(job.train_state_gb)
-    return max((sum(each) for each in states.values() if len(each) > 1), default=0.0)
 
 
 def _at_the_deadline(jobs: Iterable[Job], group: GroupVersion) -> bool:

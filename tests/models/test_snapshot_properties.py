@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from builders import cluster_of
 from instances.errors import CheckError
 from instances.jobs import Job
+from instances.plan import Limits
 from models.bounds import volume
 from models.exhaustive import solve
 from models.group_shape import GroupShape, Pins
@@ -296,3 +297,127 @@ def test_two_halves_cost_no_less_than_the_whole(snapshot: Snapshot, data: st.Dat
     cut = data.draw(st.integers(1, len(snapshot) - 1))
     halves = [with_jobs(free, free.jobs[:cut]), with_jobs(free, free.jobs[cut:])]
     assert no_dearer(least(free), sum(map(least, halves)))
+
+
+# --- several iterations per period --------------------------------------------------------------
+
+RATED: Final = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+@st.composite
+def rated(draw: st.DrawFn, least_jobs: int = 1) -> Snapshot:
+    """Up to four jobs, some of them longer, at ``max_rate`` 2 to 4."""
+    n = draw(st.integers(least_jobs, 4))
+    drawn = [draw(jobs(number)) for number in range(n)]
+    longer = [draw(st.sampled_from((1, 1, 2, 3))) for _ in drawn]
+    return Snapshot.of(
+        [
+            replace(
+                job, rollout_s=x * job.rollout_s, train_s=x * job.train_s, sync_s=x * job.sync_s
+            )
+            for x, job in zip(longer, drawn, strict=True)
+        ],
+        limits=Limits(
+            max_rate=draw(st.sampled_from((2, 2, 3, 4))),
+            max_group_size=draw(st.sampled_from((0, 2, 3))),
+            max_rollout_nodes=draw(st.sampled_from((None, None, None, 2, 3))),
+            max_train_nodes=draw(st.sampled_from((None, None, None, 2, 3))),
+        ),
+        caps=FleetCaps(
+            max_rollout_nodes_total=draw(st.sampled_from((None, None, None, 2, 3))),
+            max_train_nodes_total=draw(st.sampled_from((None, None, None, 2, 3))),
+        ),
+    )
+
+
+def with_limits(snapshot: Snapshot, **limits: int | None) -> Snapshot:
+    return replace(snapshot, limits=replace(snapshot.limits, **limits))
+
+
+def test_rates_pay_in_enough_of_these_snapshots() -> None:
+    """So that the properties below are about rates."""
+    paid: list[bool] = []
+
+    @settings(RATED, database=None)
+    @given(rated())
+    def look(snapshot: Snapshot) -> None:
+        paid.append(least(snapshot) < least(with_limits(snapshot, max_rate=1)) - ROUND_OFF_USD)
+
+    look()
+    assert sum(paid) >= 8
+
+
+@RATED
+@given(rated(), st.data())
+def test_rates_a_looser_slo_never_costs_more(snapshot: Snapshot, data: st.DataObject) -> None:
+    """Of one job, or of all."""
+    factor = data.draw(st.sampled_from((1.25, 1.5, 2.0)))
+    looser = data.draw(st.sampled_from((*range(len(snapshot)), None)))
+    changed = [
+        replace(job, slo=factor * job.slo) if looser in (None, i) else job
+        for i, job in enumerate(snapshot.jobs)
+    ]
+    assert no_dearer(least(with_jobs(snapshot, changed)), least(snapshot))
+
+
+@RATED
+@given(rated(), st.sampled_from((2001.0, 2500.0, 4000.0)))
+def test_rates_more_dram_never_costs_more(snapshot: Snapshot, dram_gb: float) -> None:
+    more = replace(snapshot, cluster=cluster_of(host_dram_gb=dram_gb))
+    assert no_dearer(least(more), least(snapshot))
+
+
+@RATED
+@given(rated())
+def test_a_higher_max_rate_never_costs_more(snapshot: Snapshot) -> None:
+    usd = [least(with_limits(snapshot, max_rate=rate)) for rate in (1, 2, 3, 4)]
+    assert all(no_dearer(higher, lower) for lower, higher in pairwise(usd))
+
+
+@RATED
+@given(rated(), st.sampled_from(("max_group_size", "max_rollout_nodes", "max_train_nodes")))
+def test_rates_a_higher_limit_of_a_group_never_costs_more(snapshot: Snapshot, name: str) -> None:
+    limits = (1, 2, 3, 0 if name == "max_group_size" else None)
+    usd = [least(with_limits(snapshot, **{name: limit})) for limit in limits]
+    assert all(no_dearer(higher, lower) for lower, higher in pairwise(usd))
+
+
+@RATED
+@given(rated(least_jobs=2), st.data())
+def test_rates_a_job_less_never_costs_more(snapshot: Snapshot, data: st.DataObject) -> None:
+    gone = data.draw(st.integers(0, len(snapshot) - 1))
+    kept = [job for i, job in enumerate(snapshot.jobs) if i != gone]
+    assert no_dearer(least(with_jobs(snapshot, kept)), least(snapshot))
+
+
+@RATED
+@given(rated(least_jobs=2), st.data())
+def test_rates_the_order_of_the_jobs_changes_nothing(
+    snapshot: Snapshot, data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(snapshot.jobs))
+    usd = least(with_jobs(snapshot, shuffled))
+    assert usd == least(snapshot) or usd == pytest.approx(least(snapshot), rel=1e-9)
+
+
+@RATED
+@given(rated(), st.sampled_from((0.25, 3.0)))
+def test_rates_the_cost_scales_with_both_prices(snapshot: Snapshot, factor: float) -> None:
+    usd = snapshot.usd_per_hour
+    dearer = replace(
+        snapshot, cluster=cluster_of(rollout_usd=factor * usd(1, 0), train_usd=factor * usd(0, 1))
+    )
+    assert least(dearer) == pytest.approx(factor * least(snapshot), rel=1e-9)
+
+
+@RATED
+@given(rated(), st.sampled_from((0.5, 4.0)))
+def test_rates_the_unit_of_time_changes_nothing(snapshot: Snapshot, factor: float) -> None:
+    """All seconds times a power of two."""
+    names = ("rollout_s", "train_s", "sync_s", "rollout_switch_s", "train_switch_s")
+    scaled = [
+        replace(job, **{name: factor * getattr(job, name) for name in names})
+        for job in snapshot.jobs
+    ]
+    usd = least(with_jobs(snapshot, scaled))
+    assert usd == least(snapshot) or usd == pytest.approx(least(snapshot), rel=1e-9)

@@ -1,11 +1,12 @@
 """Least-cost plan of a few jobs by enumeration, computed independently of the project (oracle).
 
-Problem (design.md section 3 and the snapshot of section 4, k_j = 1). Jobs are split into groups.
-Each group has rollout nodes and train nodes of its own, and a period C <= D_j of every member,
-D_j = slo (r_j + t_j + s_j). Member j is pinned to exactly a_j distinct nodes of each pool; every
-node has a job; the states pinned to a node sum to at most its host DRAM; a phase with another job
-on one of its nodes pays its switch. The phases on a node are disjoint arcs of the circle of length
-C, and each job's chain rollout, train, sync fits in C. Cost: $/h of all nodes.
+Problem (design.md section 3 and the snapshot of section 4). Jobs are split into groups. Each group
+has rollout nodes and train nodes of its own, a rate k_j in 1..max_rate for every member, and a
+period C <= k_j D_j of every member, D_j = slo (r_j + t_j + s_j). Member j is pinned to exactly a_j
+distinct nodes of each pool; every node has a job; the states pinned to a node sum to at most its
+host DRAM; a phase with another job on one of its nodes pays its switch, in each iteration. The
+phases on a node are disjoint arcs of the circle of length C, and each job's chain of k_j times
+rollout, train, sync fits in C. Cost: $/h of all nodes.
 
 Method, from the inside out; no step assumes that more nodes help or that fewer jobs do.
 
@@ -13,9 +14,10 @@ Method, from the inside out; no step assumes that more nodes help or that fewer 
    of nodes, each node the set of jobs pinned to it. Each multiset is made once: its nodes in the
    order of `kinds`, job j in a_j of them. Residency is the sum over one node, so nodes over the
    DRAM never enter.
-2. A group on so many nodes of each pool (`group_feasible`): some pair of a rollout pinning and a
-   train pinning has a least period <= min_j D_j. `least_period` finds it over all orders and
-   heights. Any C between the two is a valid period, so nothing else about C matters.
+2. A group on so many nodes of each pool (`group_feasible`): for some rates, all vectors of
+   {1, .., max_rate}^n are tried, some pair of a rollout pinning and a train pinning has a least
+   period <= min_j k_j D_j. `least_period` finds it over all orders and heights. Any C between the
+   two is a valid period of these rates, so nothing else about C matters.
 3. The front of a group (`group_front`): all node counts from (1, 1) to the sums of widths (every
    node is used) within the limits, in rising order; counts that a found one dominates are no
    points of the front and are left out, the others are decided.
@@ -24,8 +26,9 @@ Method, from the inside out; no step assumes that more nodes help or that fewer 
    needed. Choices beyond a cap fall out.
 
 Checks (`checks=True`) drop pinnings that no schedule can have, before the period is computed:
-* the phases on one node are disjoint, so their sum is <= C (`_fits_alone`: with the switch of
-  every phase there when two or more share the node; switches paid for other nodes only add);
+* the phases on one node are disjoint, so their sum, k_j of job j, is <= C (`_fits_alone`: with the
+  switch of every phase there when two or more share the node; switches paid for other nodes only
+  add);
 * the bound of `least_period.lower_bound`: a job's chain is <= C, and phases whose pins pairwise
   intersect are pairwise disjoint, so their sum is <= C.
 They also order the pinnings left. `checks=False` decides each pinning by its least period.
@@ -51,11 +54,13 @@ Node = tuple[int, ...]  # the jobs pinned to it, ascending
 Pinning = tuple[Node, ...]
 Pins = tuple[tuple[int, ...], ...]  # per job its nodes, ascending
 Counts = tuple[int, int]  # rollout nodes, train nodes
+Rates = tuple[int, ...]  # iterations per period of each job
 Block = tuple[int, ...]  # jobs of a group, ascending
 
 REL = 1e-9
 UNSURE_REL = 1e-5
 MAX_JOBS = 5
+MAX_JOBS_OF_RATES = 4
 
 
 class Phase(NamedTuple):
@@ -77,12 +82,14 @@ class Work(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One group of an answer; pins and starts are per member, nodes of a pool count from 0."""
+    """One group of an answer; pins, rates and starts (one pair per iteration) are per member, nodes
+    of a pool count from 0."""
 
     members: Block
     rollout_pins: Pins
     train_pins: Pins
-    period_s: float  # the least of these pins
+    rates: Rates
+    period_s: float  # the least of these pins and rates
     starts_s: tuple[tuple[tuple[float, float], ...], ...]
 
     @property
@@ -107,8 +114,9 @@ def least_snapshot(
     max_train_nodes_total: int | None = None,
     checks: bool = True,
 ) -> Least:
-    """Least-cost valid plan of all the jobs. For up to five jobs (four without checks)."""
-    work, dram_gb = _work(jobs), _dram_gb(cluster)
+    """Least-cost valid plan of all the jobs. For up to five jobs (four without checks, or with
+    rates)."""
+    work, dram_gb = _work(jobs, limits.max_rate), _dram_gb(cluster)
     caps = [
         math.inf if cap is None else cap for cap in (max_rollout_nodes_total, max_train_nodes_total)
     ]
@@ -130,14 +138,36 @@ def group_front(
     jobs: Sequence[Job], cluster: Cluster, limits: Limits, *, checks: bool = True
 ) -> list[Counts]:
     """Pareto front of the node counts of one group of exactly these jobs, within the limits."""
-    return [group.nodes for group in _front(_work(jobs), _dram_gb(cluster), limits, checks)]
+    work = _work(jobs, limits.max_rate)
+    return [group.nodes for group in _front(work, _dram_gb(cluster), limits, checks)]
 
 
 def group_feasible(
-    jobs: Sequence[Job], cluster: Cluster, n_rollout: int, n_train: int, *, checks: bool = True
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    n_rollout: int,
+    n_train: int,
+    *,
+    max_rate: int = 1,
+    checks: bool = True,
 ) -> bool:
     """Can these jobs be one group of exactly so many nodes, each of them used?"""
-    return _decide(_work(jobs), _dram_gb(cluster), (n_rollout, n_train), checks) is not None
+    counts = n_rollout, n_train
+    return _decide(_work(jobs, max_rate), _dram_gb(cluster), counts, max_rate, checks) is not None
+
+
+def rates_feasible(
+    jobs: Sequence[Job],
+    cluster: Cluster,
+    n_rollout: int,
+    n_train: int,
+    rates: Rates,
+    *,
+    checks: bool = True,
+) -> bool:
+    """Can they be, at exactly these rates?"""
+    work, counts = _work(jobs, max(rates)), (n_rollout, n_train)
+    return _decide_rates(work, _dram_gb(cluster), counts, rates, checks) is not None
 
 
 # --- enumeration -------------------------------------------------------------------------------
@@ -185,8 +215,6 @@ def _front(
     work: tuple[Work, ...], dram_gb: tuple[float, float], limits: Limits, checks: bool
 ) -> list[Group]:
     """One valid group per point of the front, in rising order of rollout nodes."""
-    if limits.max_rate != 1:
-        raise ValueError(f"Expected max_rate 1, got {limits.max_rate}.")
     if limits.max_group_size and len(work) > limits.max_group_size:
         return []
     most = [sum(job.rollout.width for job in work), sum(job.train.width for job in work)]
@@ -196,7 +224,7 @@ def _front(
     for counts in product(range(1, most[0] + 1), range(1, most[1] + 1)):
         if any(a <= counts[0] and b <= counts[1] for a, b in (group.nodes for group in front)):
             continue
-        group = _decide(work, dram_gb, counts, checks)
+        group = _decide(work, dram_gb, counts, limits.max_rate, checks)
         if group is not None:
             front.append(group)
     return front
@@ -204,19 +232,42 @@ def _front(
 
 @cache
 def _decide(
-    work: tuple[Work, ...], dram_gb: tuple[float, float], counts: Counts, checks: bool
+    work: tuple[Work, ...],
+    dram_gb: tuple[float, float],
+    counts: Counts,
+    max_rate: int,
+    checks: bool,
 ) -> Group | None:
     """A valid group of all these jobs on so many nodes, or None; its members are 0..n-1."""
-    most_s = min(job.deadline_s for job in work) * (1 + REL)
+    vectors = product(range(1, max_rate + 1), repeat=len(work))
+    for rates in sorted(vectors, key=lambda rates: (sum(rates), rates)):  # quick ones first
+        group = _decide_rates(work, dram_gb, counts, rates, checks)
+        if group is not None:
+            return group
+    return None
+
+
+@cache
+def _decide_rates(
+    work: tuple[Work, ...],
+    dram_gb: tuple[float, float],
+    counts: Counts,
+    rates: Rates,
+    checks: bool,
+) -> Group | None:
+    """As `_decide`, at these rates."""
+    most_s = min(k * job.deadline_s for k, job in zip(rates, work, strict=True)) * (1 + REL)
     choices = [
         [
             _pins(len(work), pinning)
             for pinning in pinnings([phase.width for phase in pool], n_nodes, kinds)
         ]
         for pool, gb, n_nodes in zip(_phases(work), dram_gb, counts, strict=True)
-        for kinds in [_kinds(pool, gb, most_s if checks else math.inf)]
+        for kinds in [_kinds(pool, rates, gb, most_s if checks else math.inf)]
     ]
-    pairs = [(_data(work, rollout, train), rollout, train) for rollout, train in product(*choices)]
+    pairs = [
+        (_data(work, rollout, train, rates), rollout, train) for rollout, train in product(*choices)
+    ]
     if checks:
         bounds = {data: lower_bound(*data) for data, _, _ in pairs}
         pairs = [pair for pair in pairs if bounds[pair[0]] <= most_s]
@@ -224,7 +275,7 @@ def _decide(
     for data, rollout, train in pairs:
         period, starts = _least_period(data)
         if period <= most_s:
-            return Group(tuple(range(len(work))), rollout, train, period, starts)
+            return Group(tuple(range(len(work))), rollout, train, rates, period, starts)
         if period <= most_s * (1 + UNSURE_REL):
             raise RuntimeError(f"Too close to call: least period {period}, deadline {most_s}.")
     return None
@@ -237,20 +288,24 @@ def _least_period(data: Data) -> tuple[float, tuple[tuple[tuple[float, float], .
     return period, tuple(tuple(pairs) for pairs in starts)
 
 
-def _kinds(pool: Sequence[Phase], dram_gb: float, most_s: float) -> list[Node]:
+def _kinds(pool: Sequence[Phase], rates: Rates, dram_gb: float, most_s: float) -> list[Node]:
     """Sets of jobs that one node can hold: by DRAM, and by its load where that is checked."""
     return [
         node
         for node in all_kinds(len(pool))
         if sum(pool[j].state_gb for j in node) <= dram_gb * (1 + REL)
-        and _fits_alone([pool[j] for j in node], most_s)
+        and _fits_alone([pool[j] for j in node], [rates[j] for j in node], most_s)
     ]
 
 
-def _fits_alone(phases: Sequence[Phase], most_s: float) -> bool:
-    """Check: the phases of one node, with their switches if there are two, take <= most_s."""
+def _fits_alone(phases: Sequence[Phase], rates: Sequence[int], most_s: float) -> bool:
+    """Check: the phases of one node, with their switches if two jobs are there, take <= most_s."""
     shared = len(phases) > 1
-    return sum(phase.seconds + shared * phase.switch_s for phase in phases) <= most_s
+    loads = [
+        k * (phase.seconds + shared * phase.switch_s)
+        for k, phase in zip(rates, phases, strict=True)
+    ]
+    return sum(loads) <= most_s
 
 
 def _pins(n: int, pinning: Pinning) -> Pins:
@@ -258,7 +313,7 @@ def _pins(n: int, pinning: Pinning) -> Pins:
     return tuple(tuple(i for i, node in enumerate(pinning) if j in node) for j in range(n))
 
 
-def _data(work: Sequence[Work], rollout_pins: Pins, train_pins: Pins) -> Data:
+def _data(work: Sequence[Work], rollout_pins: Pins, train_pins: Pins, rates: Rates) -> Data:
     """The arguments of `least_period`, as tuples, so that they can be a key."""
     rollout, train = _phases(work)
     return Data(
@@ -267,7 +322,7 @@ def _data(work: Sequence[Work], rollout_pins: Pins, train_pins: Pins) -> Data:
         tuple(job.sync_s for job in work),
         rollout_pins,
         train_pins,
-        None,
+        rates,
         tuple(phase.switch_s for phase in rollout),
         tuple(phase.switch_s for phase in train),
     )
@@ -276,10 +331,11 @@ def _data(work: Sequence[Work], rollout_pins: Pins, train_pins: Pins) -> Data:
 # --- plain data --------------------------------------------------------------------------------
 
 
-def _work(jobs: Sequence[Job]) -> tuple[Work, ...]:
+def _work(jobs: Sequence[Job], max_rate: int) -> tuple[Work, ...]:
     """The numbers of the jobs, D_j computed here."""
-    if len(jobs) > MAX_JOBS:
-        raise ValueError(f"Expected at most {MAX_JOBS} jobs, got {len(jobs)}.")
+    most = MAX_JOBS if max_rate == 1 else MAX_JOBS_OF_RATES
+    if len(jobs) > most:
+        raise ValueError(f"Expected at most {most} jobs at max_rate {max_rate}, got {len(jobs)}.")
     for job in jobs:
         if job.mode != "sync":
             raise ValueError(f"Expected mode sync, got {job.mode} (job '{job.job_id}').")

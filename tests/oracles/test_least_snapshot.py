@@ -419,8 +419,12 @@ def is_group(
         strict=True,
     )
     r, t, s, r_switch, t_switch = columns
-    period = route_a(r, t, s, tuple(pins[0]), tuple(pins[1]), None, r_switch, t_switch)
-    return period <= min(job.deadline_s for job in jobs) * (1 + 1e-9)
+    for rates in product(range(1, limits.max_rate + 1), repeat=len(jobs)):
+        most_s = min(k * job.deadline_s for k, job in zip(rates, jobs, strict=True))
+        period = route_a(r, t, s, tuple(pins[0]), tuple(pins[1]), rates, r_switch, t_switch)
+        if period <= most_s * (1 + 1e-9):
+            return True
+    return False
 
 
 def least_by_components(
@@ -470,6 +474,25 @@ def test_whole_plans_enumerated_otherwise_cost_the_same() -> None:
     assert min(map(groups.count, range(4))) >= 2  # no plan, one group, two, three
 
 
+def test_whole_plans_of_rates_enumerated_otherwise_cost_the_same() -> None:
+    """As above, of two jobs, the second of which takes two to four times as long."""
+    rng = random.Random(2027)
+    rates: list[tuple[int, ...]] = []
+    for i in range(24):
+        first, second = random_jobs(rng, 2, gang=i % 3 == 0)
+        longer = rng.choice((2, 3, 4))
+        second = dataclasses.replace(
+            second, rollout_s=longer * second.rollout_s, sync_s=longer * second.sync_s
+        )
+        limits = Limits(max_group_size=0, max_rate=rng.choice((2, 3)))
+        answer = least_snapshot([first, second], CLUSTER, limits)
+        nodes = least_by_components([first, second], limits, (math.inf, math.inf))
+        assert answer.usd_per_hour == (nodes and usd(*nodes)), (first, second, limits)
+        rates += [group.rates for group in answer.groups]
+    assert sum(len(each) == 2 and max(each) > 1 for each in rates) >= 6
+    assert sum(max(each) == 1 for each in rates) >= 4
+
+
 def plan_of(jobs: Sequence[Job], limits: Limits, answer: Least) -> Plan:
     """The answer as a plan of one snapshot interval."""
     assert answer.usd_per_hour is not None
@@ -487,6 +510,7 @@ def plan_of(jobs: Sequence[Job], limits: Limits, answer: Least) -> Plan:
                     rollout_pins=group.rollout_pins[i],
                     train_pins=group.train_pins[i],
                     starts_s=group.starts_s[i],
+                    rate=group.rates[i],
                 )
                 for i, j in enumerate(group.members)
             ),
@@ -517,6 +541,19 @@ def test_the_checker_accepts_every_answer_at_its_cost() -> None:
     assert shared >= 10
 
 
+def test_the_checker_accepts_every_answer_of_rates_at_its_cost() -> None:
+    rng = random.Random(8)
+    limits = Limits(max_group_size=0, max_rate=3)
+    several = 0
+    for _ in range(12):
+        jobs = random_jobs(rng, 3)
+        answer = least_snapshot(jobs, CLUSTER, limits)
+        report = check_plan(plan_of(jobs, limits, answer))
+        assert report.ok, report.violations
+        several += any(max(group.rates) > 1 for group in answer.groups)
+    assert several >= 3
+
+
 def test_the_checker_accepts_the_examples() -> None:
     for jobs in (PRECEDENCE, FRONT[:4]):
         assert check_plan(plan_of(jobs, NO_LIMIT, least_snapshot(jobs, CLUSTER, NO_LIMIT))).ok
@@ -531,6 +568,17 @@ def test_checks_change_nothing() -> None:
         cost = least_snapshot(jobs, CLUSTER, NO_LIMIT).usd_per_hour
         assert least_snapshot(jobs, CLUSTER, NO_LIMIT, checks=False).usd_per_hour == cost
     assert group_front(PRECEDENCE, CLUSTER, NO_LIMIT, checks=False) == [(1, 2), (2, 1)]
+
+
+def test_checks_change_nothing_with_rates() -> None:
+    rng, rates = random.Random(12), Limits(max_group_size=0, max_rate=2)
+    found = []
+    for i in range(8):
+        jobs = random_jobs(rng, 2, gang=i % 4 == 0)
+        front = group_front(jobs, CLUSTER, rates)
+        assert group_front(jobs, CLUSTER, rates, checks=False) == front, jobs
+        found.append(front != group_front(jobs, CLUSTER, NO_LIMIT))
+    assert min(found.count(True), found.count(False)) >= 1
 
 
 def test_more_nodes_never_hurt_and_fewer_jobs_never_cost_more() -> None:
@@ -574,8 +622,8 @@ def test_what_is_outside_the_problem_is_refused() -> None:
         group_feasible(jobs_of((1,) * 6, (1,) * 6), CLUSTER, 1, 1)
     with pytest.raises(ValueError, match="mode sync, got async"):
         least_snapshot(jobs_of((1,), (1,), mode=("async",)), CLUSTER, NO_LIMIT)
-    with pytest.raises(ValueError, match="max_rate 1"):
-        group_front(PRECEDENCE, CLUSTER, Limits(max_rate=2))
+    with pytest.raises(ValueError, match="at most 4 jobs at max_rate 2"):
+        group_front(jobs_of((1,) * 5, (1,) * 5), CLUSTER, Limits(max_rate=2))
 
 
 def test_the_oracle_loads_neither_models_nor_planner() -> None:
