@@ -17,6 +17,7 @@ of them apart, fewest iterations first, then longest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import sub
 from typing import Final
 
 from models.group_shape import GroupShape, Starts
@@ -65,41 +66,83 @@ def self_timed(shape: GroupShape, order: Sequence[int]) -> tuple[float, Starts]:
     (float, tuple)
         Seconds, and starts that are valid for them.
     """
-    pins, rollout_s, train_s = (
-        (shape.rollout_pins, shape.train_pins),
-        shape.rollout_s,
-        shape.train_s,
+    turn = _gang_turn if _has_gangs(shape) else _turn
+    free = (
+        dict.fromkeys((node for nodes in shape.rollout_pins for node in nodes), 0.0),
+        dict.fromkeys((node for nodes in shape.train_pins for node in nodes), 0.0),
+        [0.0] * len(shape),
     )
-    free_r = dict.fromkeys((node for nodes in pins[0] for node in nodes), 0.0)
-    free_t = dict.fromkeys((node for nodes in pins[1] for node in nodes), 0.0)
-    ready = [0.0] * len(shape)
-    before: list[float] = []
+    before = turn(shape, order, free)
     best, period = before, float("inf")
-    for _ in range(_TURNS + 1):
-        now: list[float] = []
-        for j in order:
-            start = ready[j]
-            for node in pins[0][j]:
-                if free_r[node] > start:
-                    start = free_r[node]
-            now.append(start)
-            start += rollout_s[j]
-            for node in pins[0][j]:
-                free_r[node] = start
-            for node in pins[1][j]:
-                if free_t[node] > start:
-                    start = free_t[node]
-            now.append(start)
-            start += train_s[j]
-            for node in pins[1][j]:
-                free_t[node] = start
-            ready[j] = start + shape.sync_s[j]
-        if before:
-            longest = max(b - a for a, b in zip(before, now, strict=True))
-            if longest < period:
-                best, period = before, longest
+    for _ in range(_TURNS):
+        now = turn(shape, order, free)
+        longest = max(map(sub, now, before))
+        if longest < period:
+            best, period = before, longest
         before = now
     pairs: list[list[tuple[float, float]]] = [[] for _ in shape.rates]
     for j, pair in zip(order, zip(best[::2], best[1::2], strict=True), strict=True):
         pairs[j].append(pair)
     return period, tuple(first_turn(tuple(job), period) for job in pairs)
+
+
+#: When each rollout node and each train node is free, and each job may start its next rollout.
+Free = tuple[dict[int, float], dict[int, float], list[float]]
+
+
+def _has_gangs(shape: GroupShape) -> bool:
+    return max(map(len, shape.rollout_pins)) > 1 or max(map(len, shape.train_pins)) > 1
+
+
+def _turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[float]:
+    """Return the starts of one turn, rollout and train by turns; every phase on one node."""
+    free_r, free_t, ready = free
+    jobs = list(
+        zip(
+            shape.rollout_s,
+            shape.train_s,
+            shape.sync_s,
+            [nodes[0] for nodes in shape.rollout_pins],
+            [nodes[0] for nodes in shape.train_pins],
+            strict=True,
+        )
+    )
+    now: list[float] = []
+    for j in order:
+        rollout_s, train_s, sync_s, r_node, t_node = jobs[j]
+        start, busy = ready[j], free_r[r_node]
+        if busy > start:
+            start = busy
+        now.append(start)
+        free_r[r_node] = start = start + rollout_s
+        busy = free_t[t_node]
+        if busy > start:
+            start = busy
+        now.append(start)
+        free_t[t_node] = start = start + train_s
+        ready[j] = start + sync_s
+    return now
+
+
+def _gang_turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[float]:
+    """Return the starts of one turn, rollout and train by turns."""
+    free_r, free_t, ready = free
+    now: list[float] = []
+    for j in order:
+        start = ready[j]
+        for node in shape.rollout_pins[j]:
+            if free_r[node] > start:
+                start = free_r[node]
+        now.append(start)
+        start += shape.rollout_s[j]
+        for node in shape.rollout_pins[j]:
+            free_r[node] = start
+        for node in shape.train_pins[j]:
+            if free_t[node] > start:
+                start = free_t[node]
+        now.append(start)
+        start += shape.train_s[j]
+        for node in shape.train_pins[j]:
+            free_t[node] = start
+        ready[j] = start + shape.sync_s[j]
+    return now

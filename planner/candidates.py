@@ -1,7 +1,9 @@
 """Which groups could take a job? Vectorised over all groups at once.
 
 Loads, DRAM and deadlines of old members and new are decided here, switches included; only the
-order of phases (precedence) is left to the schedule of the one group that is chosen.
+order of phases (precedence) is left to the schedule of the one group that is chosen. With rates
+loads and iterations are shares of deadlines (:mod:`planner.fleet_state`), and ``*_s`` of loads
+and limits below stands for such shares.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from instances.jobs import Job
 from instances.plan import Limits
 from planner.fleet_state import INFINITY, FleetState, NodeTable
+from planner.rate_table import MOST_FILL, RateFit
 
 __all__ = ["EPS", "CandidateFinder", "Shared", "Slate"]
 
@@ -32,7 +35,8 @@ class Shared:
     """Groups that could share nodes with the job; arrays over ``n`` groups.
 
     ``*_ok`` mark the existing nodes the job may use, ``(n, width)``; ``*_load_s`` is the load
-    of the tightest of them with the job on it, ``(n,)``.
+    of the tightest of them with the job on it, ``(n,)``; ``rates`` is given where groups may
+    have rates.
     """
 
     slots: IntArray
@@ -41,6 +45,7 @@ class Shared:
     rollout_load_s: FloatArray
     train_ok: BoolArray
     train_load_s: FloatArray
+    rates: RateFit | None = None
 
 
 @dataclass(slots=True)
@@ -78,9 +83,11 @@ class CandidateFinder:
 
     def slates(self, job: Job) -> Iterator[Slate]:
         """Yield candidates kind by kind; loads, DRAM and deadlines of all members hold."""
-        shared = self._sharing_train(job)
+        fleet, shared = self.fleet, self._sharing_train(job)
         if shared is not None:
             ok = shared.rollout_ok
+            if fleet.rates is not None:
+                shared.rates = fleet.rates.fits(shared.slots, job, ok, shared.train_ok)
             if job.rollout_nodes == 1:
                 at, new = np.logical_or.reduce(ok, axis=1).nonzero()[0], None
             else:
@@ -88,6 +95,8 @@ class CandidateFinder:
                 at = (usable >= job.rollout_nodes).nonzero()[0]
                 # just enough; one where direct packing was possible but not scheduled
                 new = np.maximum(job.rollout_nodes - usable, 1)
+            if shared.rates is not None:
+                at = at[(shared.rates.direct[at] <= MOST_FILL).any(axis=1)]
             if at.size:
                 yield Slate(0, shared, at)
             yield from self._buying(1, shared, new)
@@ -108,18 +117,21 @@ class CandidateFinder:
         )[kind - 1]
         if most is not None:
             at = (pool.count(shared.slots) + new <= most).nonzero()[0]
+        if shared.rates is not None:
+            at = at[(shared.rates.scaled[at] <= MOST_FILL).any(axis=1)]
         if at.size:
             yield Slate(kind, shared, at, new[at])
 
     def _sharing_train(self, job: Job) -> Shared | None:
         """Return the groups whose existing train nodes can take the job, if any."""
-        fleet, deadline = self.fleet, job.deadline_s
-        train_s = job.train_s + job.train_switch_s
+        fleet, unit = self.fleet, self.fleet.unit_s(job)
+        deadline = job.deadline_s / unit
+        train_s = (job.train_s + job.train_switch_s) / unit
         cycle_s = job.solo_s + job.train_switch_s
         slots = fleet.open_to(
             np.array(
                 (
-                    (deadline + EPS,),
+                    (fleet.max_rate * job.deadline_s + EPS,),
                     (EPS,),
                     (EPS - cycle_s,),
                     (deadline - train_s + EPS,),
@@ -129,11 +141,11 @@ class CandidateFinder:
                 )
             )
         )
-        if not slots.size or cycle_s > deadline + EPS:
+        if not slots.size or cycle_s > job.deadline_s + EPS:
             return None
         lone_train = fleet.train.width == 1
         if job.train_nodes > 1 or not lone_train:
-            limit = np.minimum(fleet.deadline_s[slots], deadline)
+            limit = fleet.limit_of(slots, job)
             gb = self.train_gb - job.train_state_gb
             ok, _ = usable_nodes(fleet.train, slots, limit, train_s, gb)
             slots = slots[np.count_nonzero(ok, axis=1) >= job.train_nodes]
@@ -162,14 +174,14 @@ class CandidateFinder:
 
         ``cycle_s`` is the job's iteration with the switches it pays if it gets no new nodes.
         """
-        fleet = self.fleet
-        limit = np.minimum(fleet.deadline_s.take(slots), job.deadline_s)
-        rollout_s = job.rollout_s + job.rollout_switch_s
+        fleet, unit = self.fleet, self.fleet.unit_s(job)
+        limit = fleet.limit_of(slots, job)
+        rollout_s = (job.rollout_s + job.rollout_switch_s) / unit
         gb = self.rollout_gb - job.rollout_state_gb
         rollout_ok, rollout_load = usable_nodes(fleet.rollout, slots, limit, rollout_s, gb)
-        rollout_ok &= (limit >= cycle_s - EPS)[:, None]
+        rollout_ok &= (limit >= cycle_s / unit - EPS)[:, None]
         rollout_load = np.maximum.reduce(rollout_load * rollout_ok, axis=1)
-        train_s = job.train_s + job.train_switch_s
+        train_s = (job.train_s + job.train_switch_s) / unit
         if lone_train:  # FleetState.open_to has decided on the only node there is
             train_ok = np.ones((len(slots), 1), dtype=np.bool_)
             train_load = fleet.train.rows[0, :, 0].take(slots)

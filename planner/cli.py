@@ -22,6 +22,7 @@ from planner.cli_options import (
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
+    MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
     QuietOption,
@@ -109,7 +110,8 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
                 f"{policy} ({convention}): sync traffic peaks at {100 * peak:.0f} % of "
                 f"{result.links} links; sync seconds assume a free link. Set [links] links."
             )
-    if not report.options.placer.skip_saturated:
+    options = report.options
+    if not options.placer.skip_saturated and options.limits.max_rate == 1:
         out.append("saturated groups are packed too (--pack-saturated): not the published rule.")
     return out
 
@@ -143,6 +145,7 @@ def plan(
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
+    max_rate: MaxRateOption = 1,
     train_scaling: Annotated[
         bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
     ] = False,
@@ -217,6 +220,7 @@ def plan(
                 max_group_size=max_group_size,
                 max_rollout_nodes=max_rollout_nodes,
                 max_train_nodes=max_train_nodes,
+                max_rate=max_rate,
             ),
             placer=params,
             colocated_factor=colocated_factor,

@@ -27,6 +27,7 @@ __all__ = [
     "ForceOption",
     "JsonOption",
     "MaxGroupSizeOption",
+    "MaxRateOption",
     "MaxRolloutNodesOption",
     "MaxTrainNodesOption",
     "QuietOption",
@@ -64,6 +65,15 @@ MaxRolloutNodesOption = Annotated[
 MaxTrainNodesOption = Annotated[
     int | None,
     typer.Option("--max-train-nodes", min=1, help="Most train nodes in a group."),
+]
+MaxRateOption = Annotated[
+    int,
+    typer.Option(
+        "--max-rate",
+        min=1,
+        help="Most iterations of a job per period of its group; above 1 the SLO holds for their "
+        "mean, single ones may be longer.",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]

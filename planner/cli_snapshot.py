@@ -16,6 +16,7 @@ from planner.cli_options import (
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
+    MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
     QuietOption,
@@ -126,6 +127,7 @@ def snapshot(
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
+    max_rate: MaxRateOption = 1,
     max_rollout_nodes_total: MaxRolloutTotalOption = None,
     max_train_nodes_total: MaxTrainTotalOption = None,
     time_limit: Annotated[
@@ -188,6 +190,7 @@ def snapshot(
                 max_group_size=max_group_size,
                 max_rollout_nodes=max_rollout_nodes,
                 max_train_nodes=max_train_nodes,
+                max_rate=max_rate,
             ),
             caps=FleetCaps(
                 max_rollout_nodes_total=max_rollout_nodes_total,
@@ -299,6 +302,7 @@ def export(
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
+    max_rate: MaxRateOption = 1,
     max_rollout_nodes_total: MaxRolloutTotalOption = None,
     max_train_nodes_total: MaxTrainTotalOption = None,
     coefficients: CoefficientsOption = None,
@@ -332,6 +336,7 @@ def export(
             max_group_size=max_group_size,
             max_rollout_nodes=max_rollout_nodes,
             max_train_nodes=max_train_nodes,
+            max_rate=max_rate,
         ),
         FleetCaps(
             max_rollout_nodes_total=max_rollout_nodes_total,

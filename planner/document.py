@@ -116,6 +116,11 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
         "bound_options": bound_options(result.limits) if within else None,
         "checked": result.checked,
     }
+    if result.limits.max_rate > 1:
+        out["single_iterations"] = {
+            "worst_over_deadline": result.worst_single_iteration,
+            "jobs_over_deadline": result.jobs_with_late_iterations,
+        }
     if result.convention == "wallclock":
         out["ratio"] = result.ratio
     else:
@@ -141,7 +146,7 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
         "objective": options.placer.objective,
         "tie_rule": options.placer.tie_rule,
         "train_scaling": options.placer.train_scaling,
-        "skip_saturated": options.placer.skip_saturated,
+        "skip_saturated": options.placer.skip_saturated and options.limits.max_rate == 1,
         "max_attempts": options.placer.max_attempts,
         "colocated_factor": options.colocated_factor,
     }

@@ -10,6 +10,17 @@ is kept in the form that answers it in a few vectorised passes:
 
 Loads and iterations are those of design section 3 *with the switch*, since a node that one more
 job joins is shared from then on.
+
+With rates (``max_rate`` K > 1) a group's period is not known before its rates are chosen, so loads
+and iterations are not seconds but *shares*: every second of job ``j`` counts ``1 / D_j``. What is
+tested holds for whatever rates ``k_j`` and period ``C`` with ``C <= k_j D_j``:
+
+* node load ``sum_j k_j phase_j <= C`` implies ``sum_j phase_j / D_j <= 1``;
+* chain ``k_j (T_j + switches) <= C`` implies ``(T_j + switches) / D_j <= 1``, and, since
+  ``C <= K min_i D_i``, also ``T_j + switches <= K D_i`` for every member ``i``.
+
+So the filter never loses a group that rates could make valid; the rates themselves are tried
+group by group (:mod:`planner.group_rates`).
 """
 
 from __future__ import annotations
@@ -21,8 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.hardware import DEFAULT_CLUSTER
+from instances.jobs import Job
 from models.group_shape import GroupShape, Pins
 from planner.group_state import GroupState
+from planner.rate_table import RateTable
 
 __all__ = ["ABSENT", "FleetState", "NodeTable", "Slot"]
 
@@ -38,6 +51,11 @@ _FIRST_WIDTH: Final = 4
 INFINITY: Final = float("inf")
 #: Load, DRAM and iteration of a node that does not exist: too large for any job, but finite.
 ABSENT: Final = 1e300
+
+#: Arrays of one number per group, beside ``limits``.
+_PER_GROUP: Final = (
+    "deadline_s", "iteration_s", "solo_s", "size", "usd_per_hour", "last_end_s", "number",
+)  # fmt: skip
 
 #: One node: [load if joined, DRAM GB, longest iteration if joined, jobs pinned].
 NodeRow = list[float]
@@ -114,16 +132,27 @@ class Slot:
 
 @dataclass(slots=True)
 class FleetState:
-    """All running groups; the first ``top`` slots are in use or free."""
+    """All running groups; the first ``top`` slots are in use or free.
+
+    Attributes
+    ----------
+    iteration_s : (capacity,) float64
+        Mean iteration seconds of a group's members, the period where all rates are 1.
+    solo_s, size : (capacity,) float64
+        Sum of the members' ``T_j``, and how many they are.
+    """
 
     usd_rollout: float = DEFAULT_CLUSTER.rollout.usd_per_hour
     usd_train: float = DEFAULT_CLUSTER.train.usd_per_hour
     skip_saturated: bool = True
     max_group_size: int = 0
+    max_rate: int = 1
     top: int = 0
     limits: FloatArray = field(default_factory=lambda: np.full((ROWS, _FIRST_CAPACITY), INFINITY))
     deadline_s: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
-    period_s: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
+    iteration_s: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
+    solo_s: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
+    size: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
     usd_per_hour: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
     last_end_s: FloatArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY))
     number: IntArray = field(default_factory=lambda: np.zeros(_FIRST_CAPACITY, dtype=np.int64))
@@ -133,6 +162,11 @@ class FleetState:
     free: list[int] = field(default_factory=list)
     slot_of: dict[str, int] = field(default_factory=dict)
     created: int = 0
+    rates: RateTable | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_rate > 1:
+            self.rates = RateTable(_FIRST_CAPACITY, self.max_rate)
 
     def __len__(self) -> int:
         return self.top - len(self.free)
@@ -140,10 +174,20 @@ class FleetState:
     def nbytes(self) -> int:
         """Return the bytes of the arrays (the Python objects of the groups not counted)."""
         arrays = (
-            self.limits, self.deadline_s, self.period_s, self.usd_per_hour, self.last_end_s,
-            self.number, self.rollout.rows, self.train.rows,
+            self.limits, self.deadline_s, self.iteration_s, self.solo_s, self.size,
+            self.usd_per_hour, self.last_end_s, self.number, self.rollout.rows, self.train.rows,
         )  # fmt: skip
-        return sum(int(a.nbytes) for a in arrays)
+        return sum(int(a.nbytes) for a in arrays) + (self.rates.nbytes if self.rates else 0)
+
+    def unit_s(self, job: Job) -> float:
+        """Return the seconds of a job that count as 1: its deadline with rates, else a second."""
+        return job.deadline_s if self.max_rate > 1 else 1.0
+
+    def limit_of(self, slots: IntArray, job: Job) -> FloatArray:
+        """Return the most that nodes of these groups may carry with the job, ``(n_slots,)``."""
+        if self.max_rate > 1:
+            return np.ones(len(slots))
+        return np.minimum(self.deadline_s.take(slots), job.deadline_s)
 
     def open_to(self, bounds: FloatArray) -> IntArray:
         """Return the slots whose every limit is at most ``bounds``, ``(7, 1)``; ascending."""
@@ -190,7 +234,7 @@ class FleetState:
     def put(self, index: int, state: GroupState, shape: GroupShape) -> None:
         """Store a group's new state in its slot and refresh its row of every array."""
         old = self.slots[index]
-        rollout, train = _node_rows(state, shape)
+        rollout, train = _node_rows(state, shape, [self.unit_s(job) for job in state.jobs])
         rollout_ids, train_ids = tuple(sorted(rollout)), tuple(sorted(train))
         self.slots[index] = Slot(
             state,
@@ -211,6 +255,8 @@ class FleetState:
         train_rows = [train[node] for node in train_ids]
         self.train.write(index, train_rows)
         self._write_limits(index, state, shape, train_rows)
+        if self.rates is not None:
+            self.rates.write(index, state.jobs, shape, (rollout_ids, train_ids))
         self.usd_per_hour[index] = len(rollout) * self.usd_rollout + len(train) * self.usd_train
 
     def _write_limits(
@@ -218,24 +264,25 @@ class FleetState:
     ) -> None:
         jobs = state.jobs
         deadline = min([job.deadline_s for job in jobs])
-        natural = max([job.solo_s for job in jobs])
+        solo = [job.solo_s for job in jobs]
         closed = 0 < self.max_group_size <= len(jobs) or (
-            self.skip_saturated and _bottleneck_s(shape) >= natural
+            self.skip_saturated and self.max_rate == 1 and _bottleneck_s(shape) >= max(solo)
         )
         # one train node: whoever joins shares it, so its members' switch is certain
-        longest = train[0][2] if len(train) == 1 else natural
+        longest = train[0][2] if len(train) == 1 else max(solo)
         load = min([row[0] for row in train])
-        self.limits[:, index] = (
-            longest,
-            longest - deadline,
-            -deadline,
-            load,
-            load - deadline,
-            min([row[1] for row in train]),
-            INFINITY if closed else 0.0,
-        )
+        gb = min([row[1] for row in train])
+        last = INFINITY if closed else 0.0
+        if self.max_rate == 1:
+            row = (longest, longest - deadline, -deadline, load, load - deadline, gb, last)
+        else:
+            share = longest if len(train) == 1 else 0.0  # T_j / D_j <= 1 anyway
+            row = (max(solo), share - 1.0, -self.max_rate * deadline, load, load - 1.0, gb, last)
+        self.limits[:, index] = row
         self.deadline_s[index] = deadline
-        self.period_s[index] = state.period_s
+        self.iteration_s[index] = state.iteration_s
+        self.solo_s[index] = sum(solo)
+        self.size[index] = len(jobs)
         self.number[index] = state.number
         self.last_end_s[index] = max([job.arrival_s + job.duration_s for job in jobs])
 
@@ -243,13 +290,15 @@ class FleetState:
         limits = np.full((ROWS, capacity), INFINITY)
         limits[:, : self.limits.shape[1]] = self.limits
         self.limits = limits
-        for name in ("deadline_s", "period_s", "usd_per_hour", "last_end_s", "number"):
+        for name in _PER_GROUP:
             old = getattr(self, name)
             new = np.zeros(capacity, dtype=old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
         self.rollout.grow(capacity, self.rollout.width)
         self.train.grow(capacity, self.train.width)
+        if self.rates is not None:
+            self.rates.grow(capacity)
 
 
 def _bottleneck_s(shape: GroupShape) -> float:
@@ -268,31 +317,33 @@ def _bottleneck_s(shape: GroupShape) -> float:
 
 
 def _node_rows(
-    state: GroupState, shape: GroupShape
+    state: GroupState, shape: GroupShape, unit_s: list[float]
 ) -> tuple[dict[int, NodeRow], dict[int, NodeRow]]:
     """Return the rows of both pools, node -> row, as if one more job joined each node.
 
-    The longest iteration counts the other pool's switch where it is paid now; one that joining
-    both pools would add is left to the schedule's own bound.
+    Seconds of member ``i`` are counted in ``unit_s[i]``. The longest iteration counts the other
+    pool's switch where it is paid now; one that joining both pools would add is left to the
+    schedule's own bound.
     """
     rollout: dict[int, NodeRow] = {}
     train: dict[int, NodeRow] = {}
     for i, job in enumerate(state.jobs):
+        unit = unit_s[i]
         rollout_s = job.rollout_s + job.rollout_switch_s
         train_s = job.train_s + job.train_switch_s
         rest = job.sync_s
-        longest_r = rollout_s + shape.train_s[i] + rest
-        longest_t = shape.rollout_s[i] + train_s + rest
-        for table, pins, seconds, gb, longest in (
-            (rollout, shape.rollout_pins[i], rollout_s, job.rollout_state_gb, longest_r),
-            (train, shape.train_pins[i], train_s, job.train_state_gb, longest_t),
+        longest_r = (rollout_s + shape.train_s[i] + rest) / unit
+        longest_t = (shape.rollout_s[i] + train_s + rest) / unit
+        for table, pins, load, gb, longest in (
+            (rollout, shape.rollout_pins[i], rollout_s / unit, job.rollout_state_gb, longest_r),
+            (train, shape.train_pins[i], train_s / unit, job.train_state_gb, longest_t),
         ):
             for node in pins:
                 row = table.get(node)
                 if row is None:
-                    table[node] = [seconds, gb, longest, 1]
+                    table[node] = [load, gb, longest, 1]
                 else:
-                    row[0] += seconds
+                    row[0] += load
                     row[1] += gb
                     if longest > row[2]:
                         row[2] = longest

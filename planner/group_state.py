@@ -59,6 +59,13 @@ class GroupState:
         """Train nodes somebody is pinned to, ascending."""
         return _union(self.train_pins)
 
+    @property
+    def iteration_s(self) -> float:
+        """Mean over the members of their mean iteration time ``C / k_j``, seconds."""
+        if max(self.rates) == 1:
+            return self.period_s
+        return self.period_s * sum([1 / rate for rate in self.rates]) / len(self.rates)
+
     def shape(self) -> GroupShape:
         """Return the group's phases and pins, switches included."""
         return GroupShape.of(self.jobs, self.rollout_pins, self.train_pins, self.rates)

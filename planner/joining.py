@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from instances.jobs import Job
-from models.group_shape import GroupShape, Pins
+from models.group_shape import GroupShape, Pins, Starts
 from models.period import construct, insert
 from planner.fleet_state import NodeRow, Slot
+from planner.group_rates import possible_shape, schedule_at
 from planner.group_state import GroupState
 
-__all__ = ["join", "pin_choices"]
+__all__ = ["join", "join_at_rates", "pin_choices"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 #: Insertion orders tried per period by the placer; more of them find offsets rarely.
 _ORDERS: Final = 2
+#: The same with rates: interleavings tried, or insertion orders where all rates are 1.
+_RATE_ORDERS: Final = 1
 
 
 def join(
@@ -28,8 +32,60 @@ def join(
     """Return the group with the job on these pins, or None when no offsets are found.
 
     First the job is inserted into the running schedule as it is; when that fails, or when its
-    coming makes a member pay a switch, all offsets are built anew.
+    coming makes a member pay a switch, all offsets are built anew. One iteration each.
     """
+    old = slot.state
+    new, as_before = _with_job(slot, job, r_pins, t_pins, 1)
+    period, starts = old.period_s, None
+    if as_before and period <= limit_s:
+        starts = insert(new, period, old.starts_s)
+    if starts is None:
+        schedule = construct(new, limit_s=limit_s, orders=_ORDERS, refine=0)
+        if schedule is None:
+            return None
+        period, starts = schedule.period_s, schedule.starts_s
+    return _state(old, job, new, period, starts), new
+
+
+def join_at_rates(
+    slot: Slot, job: Job, r_pins: Pins, t_pins: Pins, periods_s: Sequence[float], most: int
+) -> tuple[tuple[GroupState, GroupShape] | None, int]:
+    """Return the group with the job on these pins, at rates chosen for all; and the work done.
+
+    Parameters
+    ----------
+    periods_s : sequence of float
+        Longest periods to try, in order; at each the fewest iterations that deadlines allow.
+    most : int
+        Constructions allowed.
+
+    Returns
+    -------
+    (tuple or None, int)
+        State and shape, ``None`` without offsets; and the number of constructions.
+    """
+    new, _ = _with_job(slot, job, r_pins, t_pins, 1)
+    deadlines = [member.deadline_s for member in (*slot.state.jobs, job)]
+    tried = 0
+    for period in periods_s:
+        if tried == most:
+            break
+        found = possible_shape(new, deadlines, period)
+        if found is None:
+            continue
+        tried += 1
+        shape, bound = found
+        schedule = schedule_at(shape, bound, period, _RATE_ORDERS)
+        if schedule is not None:
+            state = _state(slot.state, job, shape, schedule.period_s, schedule.starts_s)
+            return (state, shape), tried
+    return None, tried
+
+
+def _with_job(
+    slot: Slot, job: Job, r_pins: Pins, t_pins: Pins, rate: int
+) -> tuple[GroupShape, bool]:
+    """Return the group's shape with the job last, and whether all members' phases stay."""
     old, shape = slot.state, slot.shape
     paying_r = _paying(slot.rollout_rows, r_pins, old.rollout_pins)
     paying_t = _paying(slot.train_rows, t_pins, old.train_pins)
@@ -46,21 +102,16 @@ def join(
         (*shape.sync_s, job.sync_s),
         (*old.rollout_pins, r_pins),
         (*old.train_pins, t_pins),
-        (*old.rates, 1),
+        (*old.rates, rate),
     )
-    period, starts = old.period_s, None
-    if len(paying_r) == len(paying_t) == 1 and period <= limit_s:
-        starts = insert(new, period, old.starts_s)
-    if starts is None:
-        schedule = construct(new, limit_s=limit_s, orders=_ORDERS, refine=0)
-        if schedule is None:
-            return None
-        period, starts = schedule.period_s, schedule.starts_s
-    jobs = (*old.jobs, job)
-    state = GroupState(
-        old.number, jobs, new.rollout_pins, new.train_pins, new.rates, period, starts
-    )
-    return state, new
+    return new, len(paying_r) == len(paying_t) == 1
+
+
+def _state(
+    old: GroupState, job: Job, new: GroupShape, period_s: float, starts_s: Starts
+) -> GroupState:
+    pins = new.rollout_pins, new.train_pins
+    return GroupState(old.number, (*old.jobs, job), *pins, new.rates, period_s, starts_s)
 
 
 def _paying(rows: dict[int, NodeRow], pins: Pins, members: tuple[Pins, ...]) -> list[int]:

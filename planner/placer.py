@@ -23,6 +23,20 @@ Objectives (``PlacerParams.objective``), with ``K_g`` the $/h of group g's nodes
   give a lower bound of ``C_g'``; candidates are tried in that order until the best cost
   realised is no larger than the next bound.
 
+Rates (``Limits.max_rate`` K > 1). When a job joins, all members may get new rates ``k_j <= K``
+and offsets; pins stay. The filter then works rate by rate (:mod:`planner.rate_table`), groups
+that would be less full come first (by classes), and at each period left, least full first, the
+first schedule among interleavings is taken. The differences:
+
+* the saturation rule is off. It says that a round as long as the work on one node has no bubble
+  left; with rates the round itself changes. On production-200, K = 4 (one earlier state of this
+  code), its nearest kin were dearer: ``sum k_j phase_j >= max k_j T_j`` by 7 % (work) and 11 %
+  (wallclock), "the busiest node never idles in the present period" by 3 and 5 %;
+* per-iteration: ``C_g`` becomes the mean over the members of their mean iteration time
+  ``C_g / k_j``, which is ``C_g`` where all rates are 1; its lower bound is the mean ``T_j``;
+* when a job leaves, rates and offsets are chosen for the least mean slowdown, but nobody's mean
+  iteration gets longer (:func:`planner.group_rates.at_best_rates`).
+
 The default tie rule was chosen by measurement (README, "What the placer does"): ``tightest``
 prefers the groups whose nodes the job fills most.
 """
@@ -43,8 +57,9 @@ from models.group_shape import GroupShape, Schedule, lower_bound_s
 from models.period import construct, tightened
 from planner.candidates import EPS, CandidateFinder, Slate
 from planner.fleet_state import ABSENT, FleetState
+from planner.group_rates import at_best_rates
 from planner.group_state import GroupState
-from planner.joining import join, pin_choices
+from planner.joining import join, join_at_rates, pin_choices
 from planner.tie_rules import TIE_RULES
 
 __all__ = [
@@ -64,6 +79,8 @@ BoolArray = npt.NDArray[np.bool_]
 AdmissionKind = Literal["direct", "rollout_scaled", "train_scaled", "isolated"]
 KINDS: Final[tuple[AdmissionKind, ...]] = ("direct", "rollout_scaled", "train_scaled", "isolated")
 OBJECTIVES: Final = ("per-hour", "per-iteration")
+#: With rates: bounds of the classes of fullness (longest chain or load over the period).
+_FILL: Final = (0.85, 0.9, 0.95)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +96,11 @@ class PlacerParams:
     train_scaling : bool
         Also consider buying train nodes for a group; not in the published policy.
     skip_saturated : bool
-        Skip saturated groups, as published. ``False`` lets deadlines alone decide.
+        Skip saturated groups, as published. ``False`` lets deadlines alone decide. The rule is
+        about one iteration per period: with ``max_rate`` above 1 no group is skipped.
     max_attempts : int
-        Most candidates of one kind whose offsets are tried before the next kind.
+        Most candidates of one kind whose offsets are tried before the next kind; with
+        ``max_rate`` above 1 every choice of rates and pins counts.
     """
 
     objective: str = "per-hour"
@@ -136,7 +155,8 @@ class Placer:
     cluster : Cluster
         Prices and host DRAM.
     limits : Limits
-        Group limits; ``max_rate`` must be 1 (multi-rate groups are a later method).
+        Group limits. With ``max_rate`` above 1 a group's rates are chosen anew whenever a job
+        joins or leaves it; pins of running jobs stay.
     params : PlacerParams
 
     Examples
@@ -154,13 +174,12 @@ class Placer:
     params: PlacerParams = field(default_factory=PlacerParams)
 
     def __post_init__(self) -> None:
-        if self.limits.max_rate != 1:
-            raise UnsupportedError("The placer runs every job once per period: max_rate is 1.")
         self._fleet = FleetState(
             usd_rollout=self.cluster.rollout.usd_per_hour,
             usd_train=self.cluster.train.usd_per_hour,
             skip_saturated=self.params.skip_saturated,
             max_group_size=self.limits.max_group_size,
+            max_rate=self.limits.max_rate,
         )
         self._tie_rule = TIE_RULES[self.params.tie_rule]
         self._per_hour = self.params.objective == "per-hour"
@@ -229,11 +248,11 @@ class Placer:
             lower = self._lower_costs(slate, job)
             tried = 0
             for i in self._ranked(slate, lower, job):
-                if tried == self.params.max_attempts or lower[i] > least + EPS:
+                if tried >= self.params.max_attempts or lower[i] > least + EPS:
                     break
-                tried += 1
                 slot = int(slate.slots[i])
-                found = self._joined(job, slate, i)
+                found, work = self._joined(job, slate, i, self.params.max_attempts - tried)
+                tried += work
                 if found is None:
                     continue
                 state, shape = found
@@ -279,8 +298,13 @@ class Placer:
             return bought
         fleet = self._fleet
         held = fleet.usd_per_hour[slate.slots]
-        cycle = np.maximum(self._least_cycle_s(slate, job), job.solo_s)
-        costs: FloatArray = ((held + bought) * cycle - held * fleet.period_s[slate.slots]) / 3600.0
+        if self.limits.max_rate > 1:  # nobody's mean iteration is shorter than alone
+            cycle = (fleet.solo_s[slate.slots] + job.solo_s) / (fleet.size[slate.slots] + 1)
+        else:
+            cycle = np.maximum(self._least_cycle_s(slate, job), job.solo_s)
+        costs: FloatArray = (
+            (held + bought) * cycle - held * fleet.iteration_s[slate.slots]
+        ) / 3600.0
         return costs
 
     def _least_cycle_s(self, slate: Slate, job: Job) -> FloatArray:
@@ -301,17 +325,26 @@ class Placer:
         return cycle
 
     def _ranked(self, slate: Slate, lower: FloatArray, job: Job) -> list[int]:
-        """Return candidate positions, best first: cost bound, tie rule, age."""
+        """Return candidate positions, best first: cost bound, tie rule, age.
+
+        With rates the class of fullness comes before the tie rule: of groups that would be
+        more than 95 % full few have a schedule, below 85 % nearly all.
+        """
         if slate.at.size == 1:
             return [0]
         keys = (lower, *self._tie_rule(slate, self._fleet, job), self._fleet.number[slate.slots])
+        if slate.shared.rates is not None:
+            fill = slate.shared.rates.fill(slate.kind)[slate.at].min(axis=1)
+            keys = (lower, np.searchsorted(_FILL, fill), *keys[1:])
         order: list[int] = np.lexsort(keys[::-1]).tolist()
         return order
 
     # -- one candidate ------------------------------------------------------------------
 
-    def _joined(self, job: Job, slate: Slate, i: int) -> tuple[GroupState, GroupShape] | None:
-        """Return candidate ``i``'s group with the job in it, or None without offsets.
+    def _joined(
+        self, job: Job, slate: Slate, i: int, most: int
+    ) -> tuple[tuple[GroupState, GroupShape] | None, int]:
+        """Return candidate ``i``'s group with the job in it, or None; and the attempts it took.
 
         Among the usable nodes of a group the tightest are taken; when no offsets are found
         there, the ones with most room are tried. Where a period has a price, the other way
@@ -329,14 +362,21 @@ class Placer:
             job.train_nodes, new if slate.kind == 2 else 0, slate.shared.train_ok[position],
             fleet.train.rows[0, index], slot.train_ids, slot.next_train,
         )  # fmt: skip
-        limit = float(slate.shared.limit_s[position])
         first, second = (rollout[0], train[0]), (rollout[-1], train[-1])
         choices = (first, second) if self._per_hour else (second, first)
+        attempts, rates = 0, slate.shared.rates
+        periods = [] if rates is None else rates.periods(position, slate.kind)
         for r_pins, t_pins in choices if first != second else (first,):
-            found = join(slot, job, r_pins, t_pins, limit)
+            if rates is None:
+                attempts = 1
+                found = join(slot, job, r_pins, t_pins, float(slate.shared.limit_s[position]))
+            else:
+                left = most - attempts
+                found, work = join_at_rates(slot, job, r_pins, t_pins, periods, left)
+                attempts += work
             if found is not None:
-                return found
-        return None
+                return found, attempts
+        return None, attempts
 
     def _usd_per_hour(self, state: GroupState) -> float:
         return (
@@ -345,7 +385,7 @@ class Placer:
 
     def _usd_per_iteration(self, state: GroupState) -> float:
         """Return what one iteration of every member costs, $: the per-iteration objective."""
-        return self._usd_per_hour(state) * state.period_s / 3600.0
+        return self._usd_per_hour(state) * state.iteration_s / 3600.0
 
     # -- departure ----------------------------------------------------------------------
 
@@ -370,14 +410,18 @@ class Placer:
             return None
         del self._fleet.slot_of[job_id]
         state = old.without(job_id)
-        shape = state.shape()
-        schedule = construct(shape, limit_s=state.period_s)
-        if schedule is None:
-            held = Schedule(
-                period_s=state.period_s, starts_s=state.starts_s, bound_s=lower_bound_s(shape)
-            )
-            schedule = tightened(shape, held)
-        state = replace(state, period_s=schedule.period_s, starts_s=schedule.starts_s)
+        if max(old.rates) > 1:
+            state = at_best_rates(state, self.limits.max_rate)
+            shape = state.shape()
+        else:
+            shape = state.shape()
+            schedule = construct(shape, limit_s=state.period_s)
+            if schedule is None:
+                held = Schedule(
+                    period_s=state.period_s, starts_s=state.starts_s, bound_s=lower_bound_s(shape)
+                )
+                schedule = tightened(shape, held)
+            state = replace(state, period_s=schedule.period_s, starts_s=schedule.starts_s)
         self._fleet.put(index, state, shape)
         return state
 

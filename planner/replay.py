@@ -2,7 +2,8 @@
 
 Events are departures and arrivals, ordered by (time, priority, sequence); at one moment
 departures come first. Between events every job of a group with period ``C_g`` and rate ``k``
-does ``k / C_g`` iterations per second. Two conventions (design section 10), never mixed:
+does ``k / C_g`` iterations per second, whatever each of the ``k`` takes. Two conventions (design
+section 10), never mixed:
 
 * ``work``: a job leaves when it has done its number of iterations, so co-execution stretches
   its stay;
@@ -30,6 +31,7 @@ from instances.jobs import Job, JobTable
 from instances.plan import DURATION_CONVENTIONS, DedicatedNodes, GroupVersion, Plan
 from models.bounds import VOLUME, VolumeSums
 from planner.group_state import GroupState
+from planner.iterations import iteration_seconds_of
 from planner.policies import Change, Policy, PolicyOptions, make_policy
 from planner.replay_result import Convention, JobRecord, ReplayResult, Timeline
 
@@ -140,10 +142,12 @@ class _Loop:
         """Keep a version that lasted: what it did to its jobs, and which rules it broke."""
         version = group.state.version(group.since_s, self.now_s)
         self.versions.append(version)
-        for record, rate in zip(group.records, group.state.rates, strict=True):
+        state = group.state
+        for record, rate, starts in zip(group.records, state.rates, state.starts_s, strict=True):
             record.group_size_max = max(record.group_size_max, len(group.records))
-            each_s = group.state.period_s / rate
-            record.worst_iteration_s = max(record.worst_iteration_s, each_s)
+            record.worst_iteration_s = max(record.worst_iteration_s, state.period_s / rate)
+            single_s = max(iteration_seconds_of(starts, state.period_s))
+            record.worst_single_s = max(record.worst_single_s, single_s)
         if not self.policy.promises_valid:
             self.breaches.update(v.rule for v in self._violations(version))
 

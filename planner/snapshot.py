@@ -37,8 +37,9 @@ from planner.placer import Placer
 __all__ = ["AUTO", "SnapshotReport", "solve_snapshot", "warm_start"]
 
 AUTO: Final = "auto"
-#: Most jobs that ``auto`` gives to the exhaustive method.
+#: Most jobs that ``auto`` gives to the exhaustive method; with rates it decides far more sets.
 _EXHAUSTIVE_JOBS: Final = 16
+_EXHAUSTIVE_JOBS_WITH_RATES: Final = 8
 #: Policy name of the placer's plan.
 _PLACER: Final = "weave"
 _GBIT_PER_GB: Final = 8.0
@@ -269,17 +270,18 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
 # --- the method ---------------------------------------------------------------------------------
 
 
-def _methods(asked: str, n_jobs: int) -> tuple[str, ...]:
+def _methods(asked: str, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the methods to ask, in order: the next where one refuses the size."""
     if asked != AUTO:
         return (asked,)
-    return ("exhaustive", "set-partition") if n_jobs <= _EXHAUSTIVE_JOBS else ("set-partition",)
+    most = _EXHAUSTIVE_JOBS if snapshot.limits.max_rate == 1 else _EXHAUSTIVE_JOBS_WITH_RATES
+    return ("exhaustive", "set-partition") if len(snapshot) <= most else ("set-partition",)
 
 
 def _solved(problem: Problem, asked: str, options: SolveOptions, notes: list[str]) -> Result:
     """Return what the method found, or what was held when it was stopped or refused."""
     snapshot = problem.snapshot
-    methods = _methods(asked, len(snapshot))
+    methods = _methods(asked, snapshot)
     overdrawn = problem.overdrawn()
     if overdrawn is not None:
         return result_of(

@@ -217,6 +217,8 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
         lines.append(against)
     if result.slo_attainment < 1:
         lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
+    if result.limits.max_rate > 1:
+        lines.append(_singles_sentence(result))
     placed = sum((result.admission or {}).values())
     if result.admission and placed:
         mix = ", ".join(
@@ -239,6 +241,17 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
             f"time, SLOs and cost over bound."
         )
     return lines
+
+
+def _singles_sentence(result: ReplayResult) -> str:
+    """Return how long single iterations are where a job may run several per period."""
+    jobs = sum(record.job.mode != "async" for record in result.records)
+    late = result.jobs_with_late_iterations
+    return (
+        f"Up to {result.limits.max_rate} iterations a period: SLOs hold for their mean. The "
+        f"longest single iteration takes {result.worst_single_iteration:.2f} x its deadline; "
+        f"{late} of {jobs} jobs have one longer than their deadline."
+    )
 
 
 def print_plan(report: PlanReport, console: Console) -> None:

@@ -21,7 +21,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def _tightest(slate: Slate) -> FloatArray:
-    """Return minus the share of the period that the job's nodes are busy, both pools summed."""
+    """Return minus the share of the period that the job's nodes are busy, both pools summed.
+
+    With rates, of the longest period that deadlines allow.
+    """
     load = slate.shared.train_load_s if slate.kind != 2 else slate.shared.rollout_load_s
     if slate.kind == 0:
         load = load + slate.shared.rollout_load_s
@@ -29,9 +32,10 @@ def _tightest(slate: Slate) -> FloatArray:
     return fill
 
 
-def _shrink_s(slate: Slate, fleet: FleetState) -> FloatArray:
-    """Return by how much the job shortens the group's deadline, seconds."""
-    shrink: FloatArray = fleet.deadline_s[slate.slots] - slate.shared.limit_s[slate.at]
+def _shrink_s(slate: Slate, fleet: FleetState, job: Job) -> FloatArray:
+    """Return by how much the job shortens the group's least deadline, seconds."""
+    deadline = fleet.deadline_s[slate.slots]
+    shrink: FloatArray = deadline - np.minimum(deadline, job.deadline_s)
     return shrink
 
 
@@ -40,7 +44,7 @@ TieRule = Callable[[Slate, FleetState, Job], tuple[FloatArray, ...]]
 #: Name -> keys, most important first, smaller is better. ``age`` (order of creation) is last
 #: in all of them.
 TIE_RULES: Final[dict[str, TieRule]] = {
-    "least-shrink": lambda slate, fleet, job: (_shrink_s(slate, fleet), _tightest(slate)),
+    "least-shrink": lambda slate, fleet, job: (_shrink_s(slate, fleet, job), _tightest(slate)),
     "tightest": lambda slate, fleet, job: (_tightest(slate),),
     "most-room": lambda slate, fleet, job: (-_tightest(slate),),
     "nearest-deadline": lambda slate, fleet, job: (

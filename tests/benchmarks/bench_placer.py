@@ -1,11 +1,11 @@
 """How fast the placer decides; prints tables, asserts nothing about time.
 
-    python tests/benchmarks/bench_placer.py [--quick]
+    python tests/benchmarks/bench_placer.py [--quick] [--max-rate 1,2,4]
 
 1. One decision with 2,000 jobs resident: departures of random jobs alternate with arrivals
    drawn from the same table. ``place`` is timed whole: candidates, pins, offsets, state
-   update. Checking a decision and writing it out are timed apart. Every decision's offsets are
-   the ones checked.
+   update, with up to ``--max-rate`` iterations a period. Checking a decision and writing it out
+   are timed apart. Every decision's offsets are the ones checked.
 2. Placing n jobs one by one into an empty cluster, n up to 100,000, with the growth exponent
    fitted by least squares on the logarithms, and the memory of the state per job.
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
+import itertools
 import json
 import sys
 import tracemalloc
@@ -39,9 +40,11 @@ from planner.placer import Placer
 PUBLISHED_MS = 591.0
 
 
-def steady_state(jobs: JobTable, size: int, decisions: int, seed: int) -> dict[str, object]:
+def steady_state(
+    jobs: JobTable, size: int, max_rate: int, decisions: int, seed: int
+) -> dict[str, object]:
     """Alternate departures with arrivals; return times (us) by column and the admission mix."""
-    limits = Limits(max_group_size=size)
+    limits = Limits(max_group_size=size, max_rate=max_rate)
     placer = Placer(limits=limits)
     pool = list(jobs)
     for job in pool:
@@ -87,25 +90,31 @@ def steady_state(jobs: JobTable, size: int, decisions: int, seed: int) -> dict[s
     }
 
 
-def print_steady(console: Console, jobs: dict[str, JobTable], decisions: int) -> None:
+def print_steady(
+    console: Console, jobs: dict[str, JobTable], decisions: int, max_rates: list[int]
+) -> None:
     """Print table 1."""
     table = Table(title=f"One decision, 2,000 jobs resident, {decisions:,} decisions (us)")
-    for name in ("trace", "group limit", "place p50", "p99", "max", "remove p50", "check p50"):
+    for name in ("trace", "group limit", "max rate", "place p50", "p99", "max"):
         table.add_column(name, justify="right")
-    for name in ("write p50", "direct / scaled / new", "invalid", "vs 591 ms"):
+    for name in ("remove p50", "check p50"):
+        table.add_column(name, justify="right")
+    for name in ("write p50", "direct / scaled / new", "groups", "invalid", "vs 591 ms"):
         table.add_column(name, justify="right")
     for label, trace in jobs.items():
-        for size in (5, 0):
-            out = steady_state(trace, size, decisions, seed=0)
+        for size, max_rate in itertools.product((5, 0), max_rates):
+            out = steady_state(trace, size, max_rate, decisions, seed=0)
             us, mix = out["us"], out["mix"]
             shares = [mix[k] / decisions for k in ("direct", "rollout_scaled", "isolated")]
             p50, p99, most = np.percentile(us["place"], [50, 99, 100])
             table.add_row(
                 label,
                 str(size or "none"),
+                str(max_rate),
                 *(f"{v:,.0f}" for v in (p50, p99, most)),
                 *(f"{np.median(us[c]):,.0f}" for c in ("remove", "check", "write")),
                 " / ".join(f"{100 * s:.0f}%" for s in shares),
+                f"{out['groups']}",
                 f"{out['invalid']}",
                 f"{PUBLISHED_MS * 1e3 / p99:,.0f}x at p99",
             )
@@ -154,14 +163,17 @@ def main() -> None:
     """Run both."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer decisions, sizes to 20,000")
-    quick = parser.parse_args().quick
-    console = Console(width=150)
+    parser.add_argument("--max-rate", default="1", help="comma-separated; one row each in table 1")
+    options = parser.parse_args()
+    quick = options.quick
+    max_rates = [int(each) for each in options.max_rate.split(",")]
+    console = Console(width=170)
     jobs = {
         "large-2000": read_trace(catalog_path("large-2000")).jobs,
         "mixed profiles": profiles(n_jobs=2000, seed=0),
         "gangs 1/2/4": production(n_jobs=2000, seed=0, concurrent=True, gangs=True),
     }
-    print_steady(console, jobs, 1_000 if quick else 5_000)
+    print_steady(console, jobs, 1_000 if quick else 5_000, max_rates)
     print_growth(console, [2_000, 20_000] if quick else [2_000, 5_000, 20_000, 100_000])
 
 

@@ -92,7 +92,7 @@ def test_rows_of_a_pair_on_shared_nodes() -> None:
     # deadline min(454.5, 440); the train node carries 270 of it, the longest iteration 309
     assert fleet.limits[:, slot].tolist() == [309, 309 - 440, -440, 270, 270 - 440, 440, 0]
     assert fleet.deadline_s[slot] == 440
-    assert fleet.period_s[slot] == 1000
+    assert fleet.iteration_s[slot] == 1000
     assert fleet.number[slot] == 7
     assert fleet.usd_per_hour[slot] == pytest.approx(PAIR_USD)
     assert fleet.last_end_s[slot] == 1010  # a ends at 10 + 1000, b at 520

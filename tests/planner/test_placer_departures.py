@@ -138,8 +138,3 @@ def test_bad_params(params: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         PlacerParams(**params)
     assert message in str(caught.value)
-
-
-def test_multi_rate_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="max_rate"):
-        Placer(limits=Limits(max_rate=2))

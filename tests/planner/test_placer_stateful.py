@@ -153,8 +153,14 @@ def usd_of(placer: Placer, groups: list[GroupState]) -> float:
     )
 
 
+def mean_s(group: GroupState) -> list[float]:
+    return [group.period_s / rate for rate in group.rates]
+
+
 class RandomLife(RuleBasedStateMachine):
     """Jobs come and go; after every step everything the placer promises is looked at."""
+
+    max_rate = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +193,10 @@ class RandomLife(RuleBasedStateMachine):
         self.placer = Placer(
             cluster=cluster_of(host_dram_gb=dram),
             limits=Limits(
-                max_group_size=size, max_rollout_nodes=most_rollout, max_train_nodes=most_train
+                max_group_size=size,
+                max_rollout_nodes=most_rollout,
+                max_train_nodes=most_train,
+                max_rate=self.max_rate,
             ),
             params=PlacerParams(
                 objective=objective,
@@ -214,8 +223,8 @@ class RandomLife(RuleBasedStateMachine):
         if decision.kind == "direct":
             assert decision.usd_per_hour == pytest.approx(0, abs=1e-9)
         if placer.params.objective == "per-iteration":
-            stretch = usd_of(placer, [decision.group]) * decision.group.period_s
-            stretch -= usd_of(placer, [old]) * old.period_s if old else 0.0
+            stretch = usd_of(placer, [decision.group]) * decision.group.iteration_s
+            stretch -= usd_of(placer, [old]) * old.iteration_s if old else 0.0
             assert stretch <= alone * job.solo_s + 1e-6
         assert {g.number: g for g in placer.groups()} == {
             **before,
@@ -242,7 +251,9 @@ class RandomLife(RuleBasedStateMachine):
         if left is None:
             assert len(old.jobs) == 1
         else:
-            assert left.period_s <= old.period_s * (1 + 1e-9)
+            before_s = {j.job_id: s for j, s in zip(old.jobs, mean_s(old), strict=True)}
+            for job, seconds in zip(left.jobs, mean_s(left), strict=True):
+                assert seconds <= before_s[job.job_id] * (1 + 1e-9)
             assert after.pop(left.number) == left
         assert after == before
 
@@ -297,8 +308,21 @@ def assert_rebuilds(placer: Placer) -> None:
         assert fleet.slot(i).shape == state.shape()
         j = fresh.add(state, state.shape())
         np.testing.assert_array_equal(fleet.limits[:, i], fresh.limits[:, j])
-        for name in ("deadline_s", "period_s", "usd_per_hour", "last_end_s", "number"):
+        for name in (
+            "deadline_s",
+            "iteration_s",
+            "solo_s",
+            "size",
+            "usd_per_hour",
+            "last_end_s",
+            "number",
+        ):
             assert getattr(fleet, name)[i] == getattr(fresh, name)[j], name
+        if fleet.rates is not None and fresh.rates is not None:
+            for name in ("period_s", "busy_s", "deadline_s", "chain_s"):
+                rows = getattr(fleet.rates, name)[i], getattr(fresh.rates, name)[j]
+                width = min(map(len, rows))
+                np.testing.assert_array_equal(rows[0][:width], rows[1][:width])
         for ours, theirs in ((fleet.rollout, fresh.rollout), (fleet.train, fresh.train)):
             width = min(ours.width, theirs.width)
             np.testing.assert_array_equal(ours.rows[:, i, :width], theirs.rows[:, j, :width])
@@ -315,11 +339,19 @@ def assert_rebuilds(placer: Placer) -> None:
         assert job_id in {job.job_id for job in fleet.slot(i).state.jobs}
 
 
-RandomLife.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+class RatedLife(RandomLife):
+    """The same promises with up to three iterations a period."""
+
+    max_rate = 3
+
+
+for life, examples in ((RandomLife, 60), (RatedLife, 30)):
+    life.TestCase.settings = settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
 test_random_lives = RandomLife.TestCase
+test_random_rated_lives = RatedLife.TestCase

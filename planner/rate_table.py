@@ -1,0 +1,301 @@
+"""Which groups could take a job at some rates? Vectorised over groups and periods.
+
+The shares of :mod:`planner.fleet_state` are a condition that holds at any rates. This table
+decides it rate by rate: a group with the job in it has its period among ``k D_i`` of a member
+or of the job, at which everybody runs ``ceil(C / D_j)`` iterations
+(:mod:`models.rate_vectors`). At one such period at least
+
+* every ``k_j`` is at most ``max_rate`` and every chain ``k_j (T_j + switches)`` at most ``C``;
+* as many train nodes as the job needs, and for direct packing as many rollout nodes, carry
+  ``sum_j k_j phase_j <= C`` with the job, switches included.
+
+Periods of the members, at which they have to be valid by themselves, are kept with the loads
+they cause; periods of the job are worked out when it comes. What is left to the schedule of the
+one group that is chosen: precedence, switches that only some choices of nodes would add, and
+which nodes go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from instances.jobs import Job
+from models.group_shape import GroupShape, Pins, lower_bound_s
+from models.pinnings import REL_SLACK
+from models.rate_bound import pair_bound_s
+from models.rate_vectors import rate_vectors
+
+__all__ = ["MOST_FILL", "RateFit", "RateTable"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+#: Deadline of a member, load of a node and so on that do not exist: finite, but never within.
+_ABSENT: Final = 1e100
+#: Members, periods, rollout nodes and train nodes of a group that there is room for at first.
+_FIRST: Final = (5, 8, 4, 1)
+#: Load over period up to which a group is possible.
+MOST_FILL: Final = 1 + 2 * REL_SLACK
+
+
+@dataclass(slots=True)
+class RateFit:
+    """How full groups would be with the job, ``(n, periods)`` each.
+
+    Attributes
+    ----------
+    period_s : array
+        Candidate periods ``C``, seconds.
+    direct, scaled : array
+        The longest of chains and loads of nodes it would join over ``C``, on existing nodes
+        and with new rollout nodes. Above 1: impossible at this period.
+    """
+
+    period_s: FloatArray
+    direct: FloatArray
+    scaled: FloatArray
+
+    def fill(self, kind: int) -> FloatArray:
+        """Return ``direct`` (kind 0) or ``scaled``."""
+        return self.scaled if kind else self.direct
+
+    def periods(self, position: int, kind: int) -> list[float]:
+        """Return the possible periods of one group, the least full first."""
+        fill, period = self.fill(kind)[position], self.period_s[position]
+        order = np.lexsort((period, fill))
+        possible: list[float] = period[order[fill[order] <= MOST_FILL]].tolist()
+        return possible
+
+
+class RateTable:
+    """Rates and loads of all groups, one slot each.
+
+    Attributes
+    ----------
+    period_s : (capacity, periods) float64
+        Periods at which the members could run, 1 where there are no more.
+    busy_s : (capacity, periods) float64
+        What the members need in each of these periods by themselves: chains, loads, gaps.
+    deadline_s, chain_s : (capacity, members) float64
+        ``D_j``, and ``T_j`` with the switches that are certain if a job joins.
+    loads : two of (capacity, nodes, periods) float64
+        Rollout and train seconds of each node in each of these periods if one more job joins.
+    phases : two of (capacity, nodes, members) float64
+        Rollout and train seconds, switch included, of the members pinned to each node.
+    """
+
+    __slots__ = ("busy_s", "chain_s", "deadline_s", "loads", "max_rate", "period_s", "phases")
+
+    def __init__(self, capacity: int, max_rate: int) -> None:
+        members, periods, rollout, train = _FIRST
+        self.max_rate = max_rate
+        self.period_s = np.ones((capacity, periods))
+        self.busy_s = np.full((capacity, periods), _ABSENT)
+        self.deadline_s = np.full((capacity, members), _ABSENT)
+        self.chain_s = np.zeros((capacity, members))
+        self.loads = [np.full((capacity, nodes, periods), _ABSENT) for nodes in (rollout, train)]
+        self.phases = [np.zeros((capacity, nodes, members)) for nodes in (rollout, train)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = (
+            self.period_s,
+            self.busy_s,
+            self.deadline_s,
+            self.chain_s,
+            *self.loads,
+            *self.phases,
+        )
+        return sum(int(each.nbytes) for each in arrays)
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more groups."""
+        self._resize(capacity, self.period_s.shape[1], self.deadline_s.shape[1], self._widths())
+
+    def _widths(self) -> list[int]:
+        return [int(each.shape[1]) for each in self.loads]
+
+    def _resize(self, capacity: int, periods: int, members: int, widths: Sequence[int]) -> None:
+        self.period_s = _enlarged(self.period_s, (capacity, periods), 1.0)
+        self.busy_s = _enlarged(self.busy_s, (capacity, periods), _ABSENT)
+        self.deadline_s = _enlarged(self.deadline_s, (capacity, members), _ABSENT)
+        self.chain_s = _enlarged(self.chain_s, (capacity, members), 0.0)
+        for pool, nodes in enumerate(widths):
+            self.loads[pool] = _enlarged(self.loads[pool], (capacity, nodes, periods), _ABSENT)
+            self.phases[pool] = _enlarged(self.phases[pool], (capacity, nodes, members), 0.0)
+
+    def write(
+        self, slot: int, jobs: Sequence[Job], shape: GroupShape, node_ids: tuple[Pins, Pins]
+    ) -> None:
+        """Write one group, its nodes in column order."""
+        joined = (
+            [job.rollout_s + job.rollout_switch_s for job in jobs],
+            [job.train_s + job.train_switch_s for job in jobs],
+        )
+        # one train node: whoever joins shares it, so its members' switch is certain
+        train_s = joined[1] if len(node_ids[1]) == 1 else shape.train_s
+        chains = [p + q + s for p, q, s in zip(shape.rollout_s, train_s, shape.sync_s, strict=True)]
+        phases_s = shape.rollout_s, tuple(train_s), shape.sync_s
+        deadlines = [job.deadline_s for job in jobs]
+        pins = (shape.rollout_pins, shape.train_pins)
+        phases = [
+            [[s if node in held else 0.0 for s, held in zip(joined[i], pins[i], strict=True)]
+             for node in node_ids[i]]
+            for i in (0, 1)
+        ]  # fmt: skip
+        periods: list[float] = []
+        busy: list[float] = []
+        loads: tuple[list[list[float]], list[list[float]]] = ([], [])
+        for vector in rate_vectors(deadlines, chains, self.max_rate):
+            each = [
+                [sum([k * s for k, s in zip(vector.rates, row, strict=True)]) for row in rows]
+                for rows in phases
+            ]
+            periods.append(vector.period_s)
+            rated = GroupShape(*phases_s, *pins, vector.rates)
+            busy.append(max(lower_bound_s(rated), pair_bound_s(rated)))
+            for pool in (0, 1):
+                loads[pool].append(each[pool])
+        self._make_room(len(jobs), len(periods), node_ids)
+        self.period_s[slot] = 1.0
+        self.period_s[slot, : len(periods)] = periods
+        self.busy_s[slot] = _ABSENT
+        self.busy_s[slot, : len(periods)] = busy
+        self.deadline_s[slot] = _ABSENT
+        self.deadline_s[slot, : len(jobs)] = deadlines
+        self.chain_s[slot] = 0.0
+        self.chain_s[slot, : len(jobs)] = chains
+        for pool in (0, 1):
+            n = len(node_ids[pool])
+            self.loads[pool][slot] = _ABSENT
+            if periods:
+                self.loads[pool][slot, :n, : len(periods)] = np.array(loads[pool]).T
+            self.phases[pool][slot] = 0.0
+            self.phases[pool][slot, :n, : len(jobs)] = phases[pool]
+
+    def _make_room(self, members: int, periods: int, node_ids: tuple[Pins, Pins]) -> None:
+        widths = self._widths()
+        if (
+            members > self.deadline_s.shape[1]
+            or periods > self.period_s.shape[1]
+            or any(len(ids) > width for ids, width in zip(node_ids, widths, strict=True))
+        ):
+            self._resize(
+                len(self.period_s),
+                max(self.period_s.shape[1], 2 * periods),
+                max(self.deadline_s.shape[1], 2 * members),
+                [max(w, 2 * len(ids)) for w, ids in zip(widths, node_ids, strict=True)],
+            )
+
+    def fits(
+        self, slots: IntArray, job: Job, rollout_ok: BoolArray, train_ok: BoolArray
+    ) -> RateFit:
+        """Return at which periods which groups could take the job.
+
+        Parameters
+        ----------
+        slots : (n,) int64
+        rollout_ok, train_ok : (n, nodes) bool
+            Existing nodes the job may use, by DRAM and shares.
+        """
+        parts = []
+        rollout_s = job.rollout_s + job.rollout_switch_s
+        train_s = job.train_s + job.train_switch_s
+        for period, loads, busy in (self._members(slots), self._newcomer(slots, job)):
+            rate = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
+            rate[rate > self.max_rate] = _ABSENT
+            busy = np.maximum(busy, rate * (job.solo_s + job.train_switch_s))
+            train = _nth_load(loads[1], train_ok, job.train_nodes) + rate * train_s
+            scaled = np.maximum(busy, train) / period
+            rollout = _nth_load(loads[0], rollout_ok, job.rollout_nodes) + rate * rollout_s
+            parts.append((period, np.maximum(scaled, rollout / period), scaled))
+        fit = RateFit(*(np.concatenate(each, axis=1) for each in zip(*parts, strict=True)))
+        if self.phases[1].shape[1] == 1:
+            self._spread(fit, slots, job)
+        return fit
+
+    def _spread(self, fit: RateFit, slots: IntArray, job: Job) -> None:
+        """Raise ``fit`` by what the job and a member on the only train node need together.
+
+        The bound of :func:`models.rate_bound.pair_bound_s`, for every member both ways round.
+        """
+        at, column = (fit.scaled <= MOST_FILL).nonzero()
+        period, where = fit.period_s[at, column], slots[at]
+        theirs = (
+            np.ceil(period[:, None] / self.deadline_s[where] * (1 - REL_SLACK)),
+            self.phases[1][where, 0],
+            self.chain_s[where],
+        )
+        ours = (
+            np.ceil(period / job.deadline_s * (1 - REL_SLACK))[:, None],
+            job.train_s + job.train_switch_s,
+            job.solo_s + job.train_switch_s,
+        )
+        both = np.maximum(_pair_s(ours, theirs), _pair_s(theirs, ours))
+        least = _reduced(np.maximum, both) / period
+        for fill in (fit.scaled, fit.direct):
+            fill[at, column] = np.maximum(fill[at, column], least)
+
+    def _members(self, slots: IntArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+        """Return the members' periods, loads of all nodes in them, and the longest chain."""
+        return self.period_s[slots], [each[slots] for each in self.loads], self.busy_s[slots]
+
+    def _newcomer(
+        self, slots: IntArray, job: Job
+    ) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+        """Return the same of the job's periods ``k D``."""
+        period = job.deadline_s * np.arange(1, self.max_rate + 1)
+        rates = np.ceil(period / self.deadline_s[slots][:, :, None] * (1 - REL_SLACK))
+        rates[rates > self.max_rate] = _ABSENT
+        busy = _reduced(np.maximum, rates * self.chain_s[slots][:, :, None])
+        loads = [each[slots] @ rates for each in self.phases]
+        return np.broadcast_to(period, (len(slots), len(period))), loads, busy
+
+
+def _pair_s(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> FloatArray:
+    """Return the least period of two jobs on a node, from the gaps of the first, seconds.
+
+    Of each: iterations, seconds on the node, and seconds of an iteration.
+    """
+    (rate, own, chain), (times, phase, turn) = one, other
+    each = np.floor(times / rate)
+    more = times - each * rate
+    gap, fewer = chain - own, each * turn - turn + phase
+    out: FloatArray = (
+        rate * own + (rate - more) * np.maximum(gap, fewer) + more * np.maximum(gap, fewer + turn)
+    )
+    return out
+
+
+def _reduced(ufunc: np.ufunc, values: FloatArray) -> FloatArray:
+    """Return ``ufunc.reduce(values, axis=1)``, slice by slice: the axis is short, so faster."""
+    out = values[:, 0]
+    for i in range(1, values.shape[1]):
+        out = ufunc(out, values[:, i])
+    return out
+
+
+def _nth_load(loads: FloatArray, usable: BoolArray, nth: int) -> FloatArray:
+    """Return the load of the ``nth`` roomiest usable node in each period, ``(n, periods)``."""
+    width = min(usable.shape[1], loads.shape[1])
+    found = np.where(usable[:, :width, None], loads[:, :width], _ABSENT)
+    if nth == 1:
+        out = _reduced(np.minimum, found)
+    elif nth <= width:
+        out = np.partition(found, nth - 1, axis=1)[:, nth - 1]
+    else:
+        out = np.full((len(loads), loads.shape[2]), _ABSENT)
+    return out
+
+
+def _enlarged(old: FloatArray, shape: tuple[int, ...], fill: float) -> FloatArray:
+    new = np.full(shape, fill)
+    new[tuple(slice(n) for n in old.shape)] = old
+    return new
