@@ -43,8 +43,6 @@ __all__ = ["export", "snapshot"]
 _PLAN_FILE: Final = "plan.json"
 #: As Ctrl-C ends every command, but here with what was held.
 _EXIT_INTERRUPTED: Final = 130
-#: Jobs beyond which a model is not even counted: its rows grow with their square and more.
-_MOST_MODEL_JOBS: Final = 500
 
 PeakOption = Annotated[
     bool,
@@ -317,7 +315,7 @@ def export(
     """
     from instances.errors import InfeasibleError
     from instances.plan import Limits
-    from models.milp import build, write
+    from models.milp import MOST_JOBS, build, write
     from models.snapshot import FleetCaps
     from planner.moment import problem_of
     from planner.snapshot_files import require_new_file, write_file
@@ -355,9 +353,9 @@ def export(
             "dedicated nodes, which are not in the model: its cost is less their price, its "
             "caps less their number."
         )
-    if len(problem.snapshot) > _MOST_MODEL_JOBS:
+    if len(problem.snapshot) > MOST_JOBS:
         raise InputError(
-            f"Expected at most {_MOST_MODEL_JOBS} jobs in a model file, got "
+            f"Expected at most {MOST_JOBS} jobs in a model file, got "
             f"{len(problem.snapshot):,}. Choose another moment, or let planner snapshot solve it."
         )
     model = build(problem.snapshot)

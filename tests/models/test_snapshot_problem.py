@@ -44,11 +44,6 @@ def test_jobs_that_are_not_sync_are_refused_by_name(mode: str) -> None:
         Snapshot.of(jobs)
 
 
-def test_more_than_one_iteration_per_period_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match=r"^Expected max_rate 1, got 2:"):
-        Snapshot.of([job_of("a", 1, 1)], limits=Limits(max_rate=2))
-
-
 def test_a_repeated_job_id_is_refused() -> None:
     jobs = [job_of("a", 1, 1), job_of("b", 1, 1), job_of("a", 2, 2)]
     with pytest.raises(InputError, match="distinct job ids"):

@@ -151,5 +151,5 @@ def test_a_model_beyond_all_sense_is_refused(folder: Path, monkeypatch: pytest.M
 
 def test_all_jobs_of_a_large_trace_are_beyond_all_sense(folder: Path) -> None:
     got = invoke("export", "--trace", catalog_path("large-2000"), "--all-jobs", "--out", "m.lp")
-    refused(got, "Expected at most 500 jobs in a model file, got 2,000")
+    refused(got, "Expected at most 60 jobs in a model file, got 2,000")
     assert names(folder) == []
