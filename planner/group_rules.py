@@ -52,6 +52,8 @@ class Tightness:
         Job of the chain; of ``slo`` the job whose deadline is the limit.
     deadline_of : str or None
         The job whose deadline is the limit of a rule in seconds.
+    deadlines : int or None
+        How many deadlines of that job the limit is: its rate.
     node : int or None
         Node of the group.
     """
@@ -62,6 +64,7 @@ class Tightness:
     unit: Literal["s", "GB"]
     job_id: str | None = None
     deadline_of: str | None = None
+    deadlines: int | None = None
     node: int | None = None
 
     @property
@@ -99,7 +102,7 @@ def rules_of(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> tuple[Tig
         (rate * job.deadline_s, i)
         for i, (rate, job) in enumerate(zip(shape.rates, members, strict=True))
     )
-    whose = members[first].job_id
+    whose, rate_of = members[first].job_id, shape.rates[first]
     loads: list[Tightness] = []
     states: list[Tightness] = []
     load: RuleName
@@ -112,7 +115,15 @@ def rules_of(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> tuple[Tig
     ):  # fmt: skip
         seconds = [rate * phase for rate, phase in zip(shape.rates, phase_s, strict=True)]
         loads += [
-            Tightness(rule=load, used=used, limit=limit_s, unit="s", deadline_of=whose, node=node)
+            Tightness(
+                rule=load,
+                used=used,
+                limit=limit_s,
+                unit="s",
+                deadline_of=whose,
+                deadlines=rate_of,
+                node=node,
+            )
             for node, used in _per_node(seconds, pins)
         ]
         states += [
@@ -127,6 +138,7 @@ def rules_of(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> tuple[Tig
             unit="s",
             job_id=job.job_id,
             deadline_of=whose,
+            deadlines=rate_of,
         )
         for job, rate, rollout, train, sync in zip(
             members, shape.rates, shape.rollout_s, shape.train_s, shape.sync_s, strict=True
@@ -134,7 +146,13 @@ def rules_of(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> tuple[Tig
         if job.job_id != whose  # a job's own chain against its own deadline is its SLO
     ]
     slo = Tightness(
-        rule="slo", used=group.period_s, limit=limit_s, unit="s", job_id=whose, deadline_of=whose
+        rule="slo",
+        used=group.period_s,
+        limit=limit_s,
+        unit="s",
+        job_id=whose,
+        deadline_of=whose,
+        deadlines=rate_of,
     )
     return (*loads, *states, *chains, slo)
 
@@ -180,9 +198,12 @@ def slack_words(rule: Tightness, shown: Callable[[str], str] = str) -> str:
     percent = f"{100 * max(rule.slack, 0.0):.1f} %"
     if rule.deadline_of is None:
         return f"{percent} of host DRAM left"
+    strict = rule.deadlines in (None, 1)
     if rule.rule == "slo":
-        return f"the period is {percent} below its deadline"
-    return f"{percent} below the deadline of {shown(rule.deadline_of)}"
+        own = "its deadline" if strict else f"{rule.deadlines} of its deadlines"
+        return f"the period is {percent} below {own}"
+    deadline = "the deadline" if strict else f"{rule.deadlines} deadlines"
+    return f"{percent} below {deadline} of {shown(rule.deadline_of)}"
 
 
 def utilisation(group: GroupVersion, jobs: JobTable) -> dict[str, float]:

@@ -33,8 +33,10 @@ _LEGEND: Final = (
     "one nearest its limit, the least deadline in the group or the host DRAM; slack: what is left "
     "of that limit. busy: share of node time in which a phase runs."
 )
+#: Job ids up to this long are not folded, however narrow the terminal.
+_ID_WIDTH: Final = 10
 _RATES_LEGEND: Final = (
-    "k: iterations a period. mean, worst: iteration time over the job's deadline; the SLO is "
+    "k: iterations a period. mean/worst: iteration time over the job's deadline; the SLO is "
     "about the mean, a single iteration may take longer."
 )
 
@@ -218,11 +220,12 @@ def _group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Tabl
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("group", no_wrap=True)
-    table.add_column("job", overflow="fold", ratio=None)
+    longest = max(len(placement.job_id) for group in groups for placement in group.placements)
+    table.add_column("job", overflow="fold", min_width=min(longest, _ID_WIDTH))
     table.add_column("pins\nR|T", overflow="fold")
     rates = report.problem.snapshot.limits.max_rate > 1
     if rates:
-        for header in ("k", "mean", "worst"):
+        for header in ("k", "mean/\nworst"):
             table.add_column(header, justify="right", no_wrap=True)
     deadline = dict(zip(report.jobs.job_id, report.jobs.deadline_s.tolist(), strict=True))
     for header in ("nodes\nR+T", "period\ns"):
@@ -255,4 +258,4 @@ def _pace(placement: JobPlacement, period_s: float, deadline_s: float) -> list[s
     """Return the rate of a job, and its mean and its worst iteration over its deadline."""
     worst = max(iteration_seconds(placement, period_s))
     mean = period_s / placement.rate
-    return [f"{placement.rate}", f"{mean / deadline_s:.2f}", f"{worst / deadline_s:.2f}"]
+    return [f"{placement.rate}", f"{mean / deadline_s:.2f}/{worst / deadline_s:.2f}"]

@@ -66,6 +66,22 @@ def test_snapshot_takes_max_rate(trace: Path) -> None:
         assert out.json["snapshot"]["nodes"] == {"rollout": groups, "train": groups}
 
 
+def test_the_groups_of_a_snapshot_show_rates_and_the_worst_iteration(trace: Path) -> None:
+    """Only where rates are asked for; the SLO is about the mean."""
+    strict = " ".join(invoke("snapshot", "--trace", trace).out.split())
+    rated = " ".join(invoke("snapshot", "--trace", trace, "--max-rate", "3").out.split())
+    assert "at most 5 jobs and one iteration a period costs less" in strict
+    assert "at most 5 jobs and up to 3 iterations a period costs less" in rated
+    legend = "k: iterations a period. mean/worst: iteration time over the job's deadline"
+    assert legend in rated
+    assert legend not in strict
+    (group,) = invoke("snapshot", "--trace", trace, "--max-rate", "3", "--json").json["snapshot"][
+        "groups"
+    ]
+    assert sorted(group["rates"]) == [1, 3]
+    assert max(group["worst_iteration_s"]) == group["period_s"]
+
+
 def test_export_refuses_rates(trace: Path, tmp_path: Path) -> None:
     out = invoke("export", "--trace", trace, "--max-rate", "2", "--out", tmp_path / "m.mps")
     assert out.code == 2

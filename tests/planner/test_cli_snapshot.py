@@ -110,7 +110,7 @@ def test_the_document_has_the_keys_of_the_design() -> None:
         "rates": [1, 1], "worst_iteration_s": [180.0, 180.0],
         "tightest": {
             "rule": "rollout_load", "used": 180.0, "limit": 225.0, "unit": "s", "job_id": None,
-            "deadline_of": "shop-1", "node": 0, "slack": pytest.approx(0.2),
+            "deadline_of": "shop-1", "deadlines": 1, "node": 0, "slack": pytest.approx(0.2),
         },
         "utilisation": {"rollout": 1.0, "train": 1.0},
     }  # fmt: skip

@@ -133,7 +133,7 @@ def test_the_title_says_what_binds() -> None:
     group, jobs = fast_and_slow()
     shown = drawn(group, jobs)
     assert shown[-1] == (
-        "Group g1: period 182.0 s\ntightest rule: chain of slow, 31.1 % below the deadline of fast"
+        "Group g1: period 182.0 s\ntightest rule: chain of slow, 31.1 % below 3 deadlines of fast"
     )
     assert "1  fast" in shown
     assert "fast (2)" in shown  # the second iteration of the period

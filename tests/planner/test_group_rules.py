@@ -118,6 +118,8 @@ def test_rates_multiply_loads_chains_and_deadlines() -> None:
     assert ("chain", None, "fast") not in found  # its own deadline is the limit: that is its SLO
     rule = tightest(group, table, DEFAULT_CLUSTER)
     assert (rule.rule, rule.job_id) == ("chain", "slow")
+    assert slack_words(rule) == "31.1 % below 3 deadlines of fast"  # 182 of 264
+    assert slack_words(found["slo", None, "fast"]).endswith("below 3 of its deadlines")
 
 
 def test_a_limit_of_nothing_is_used_up() -> None:
