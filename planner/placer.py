@@ -53,10 +53,10 @@ from instances.errors import InfeasibleError, InputError, UnsupportedError, did_
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
-from models.group_shape import GroupShape, Schedule, lower_bound_s
+from models.group_shape import GroupShape, Pins, Schedule, lower_bound_s
 from models.period import construct, tightened
 from planner.candidates import EPS, CandidateFinder, Slate
-from planner.fleet_state import ABSENT, FleetState
+from planner.fleet_state import ABSENT, FleetState, Slot
 from planner.group_rates import at_best_rates
 from planner.group_state import GroupState
 from planner.joining import join, join_at_rates, pin_choices
@@ -364,18 +364,43 @@ class Placer:
         )  # fmt: skip
         first, second = (rollout[0], train[0]), (rollout[-1], train[-1])
         choices = (first, second) if self._per_hour else (second, first)
-        attempts, rates = 0, slate.shared.rates
-        periods = [] if rates is None else rates.periods(position, slate.kind)
+        rates = slate.shared.rates
+        if rates is not None:
+            return self._joined_at_rates(
+                job, slot, choices, rates.choices(position, slate.kind), slate.kind, most
+            )
         for r_pins, t_pins in choices if first != second else (first,):
-            if rates is None:
-                attempts = 1
-                found = join(slot, job, r_pins, t_pins, float(slate.shared.limit_s[position]))
-            else:
-                left = most - attempts
-                found, work = join_at_rates(slot, job, r_pins, t_pins, periods, left)
-                attempts += work
+            found = join(slot, job, r_pins, t_pins, float(slate.shared.limit_s[position]))
             if found is not None:
-                return found, attempts
+                return found, 1
+        return None, 1
+
+    def _joined_at_rates(
+        self,
+        job: Job,
+        slot: Slot,
+        pins: tuple[tuple[Pins, Pins], tuple[Pins, Pins]],
+        choices: list[tuple[float, int]],
+        kind: int,
+        most: int,
+    ) -> tuple[tuple[GroupState, GroupShape] | None, int]:
+        """Return the same at the rates of possible periods; a lone rollout node suits its period.
+
+        At most ``most`` constructions.
+        """
+        attempts = 0
+        lone = kind == 0 and job.rollout_nodes == 1
+        for period, node in choices:
+            for r_pins, t_pins in dict.fromkeys(pins):
+                if attempts == most:
+                    return None, attempts
+                r_pins = (slot.rollout_ids[node],) if lone else r_pins
+                found, work = join_at_rates(slot, job, r_pins, t_pins, (period,), most)
+                attempts += work
+                if found is not None:
+                    return found, attempts
+                if lone and pins[0][1] == pins[1][1]:
+                    break
         return None, attempts
 
     def _usd_per_hour(self, state: GroupState) -> float:

@@ -40,6 +40,8 @@ BoolArray = npt.NDArray[np.bool_]
 _ABSENT: Final = 1e100
 #: Members, periods, rollout nodes and train nodes of a group that there is room for at first.
 _FIRST: Final = (5, 8, 4, 1)
+#: Decimals of load over period that are told apart.
+_DIGITS: Final = 9
 #: Load over period up to which a group is possible.
 MOST_FILL: Final = 1 + 2 * REL_SLACK
 
@@ -55,22 +57,33 @@ class RateFit:
     direct, scaled : array
         The longest of chains and loads of nodes it would join over ``C``, on existing nodes
         and with new rollout nodes. Above 1: impossible at this period.
+    node : (n, periods) int64
+        Column of the existing rollout node that a job of one node would fill most, where direct
+        packing is possible.
     """
 
     period_s: FloatArray
     direct: FloatArray
     scaled: FloatArray
+    node: IntArray
 
     def fill(self, kind: int) -> FloatArray:
         """Return ``direct`` (kind 0) or ``scaled``."""
         return self.scaled if kind else self.direct
 
-    def periods(self, position: int, kind: int) -> list[float]:
-        """Return the possible periods of one group, the least full first."""
-        fill, period = self.fill(kind)[position], self.period_s[position]
-        order = np.lexsort((period, fill))
-        possible: list[float] = period[order[fill[order] <= MOST_FILL]].tolist()
-        return possible
+    def choices(self, position: int, kind: int) -> list[tuple[float, int]]:
+        """Return (period, ``node``) of one group where it is possible, the least full first.
+
+        Round-off of fullness decides nothing.
+        """
+        found = zip(
+            self.fill(kind)[position].tolist(),
+            self.period_s[position].tolist(),
+            self.node[position].tolist(),
+            strict=True,
+        )
+        possible = [(round(fill, _DIGITS), *rest) for fill, *rest in found if fill <= MOST_FILL]
+        return [(period, node) for _, period, node in sorted(possible)]
 
 
 class RateTable:
@@ -84,8 +97,8 @@ class RateTable:
         What the members need in each of these periods by themselves: chains, loads, gaps.
     deadline_s, chain_s : (capacity, members) float64
         ``D_j``, and ``T_j`` with the switches that are certain if a job joins.
-    loads : two of (capacity, nodes, periods) float64
-        Rollout and train seconds of each node in each of these periods if one more job joins.
+    loads : (capacity, train nodes, periods) float64
+        Train seconds of each node in each of these periods if one more job joins.
     phases : two of (capacity, nodes, members) float64
         Rollout and train seconds, switch included, of the members pinned to each node.
     """
@@ -99,7 +112,7 @@ class RateTable:
         self.busy_s = np.full((capacity, periods), _ABSENT)
         self.deadline_s = np.full((capacity, members), _ABSENT)
         self.chain_s = np.zeros((capacity, members))
-        self.loads = [np.full((capacity, nodes, periods), _ABSENT) for nodes in (rollout, train)]
+        self.loads = np.full((capacity, train, periods), _ABSENT)
         self.phases = [np.zeros((capacity, nodes, members)) for nodes in (rollout, train)]
 
     @property
@@ -110,7 +123,7 @@ class RateTable:
             self.busy_s,
             self.deadline_s,
             self.chain_s,
-            *self.loads,
+            self.loads,
             *self.phases,
         )
         return sum(int(each.nbytes) for each in arrays)
@@ -120,15 +133,15 @@ class RateTable:
         self._resize(capacity, self.period_s.shape[1], self.deadline_s.shape[1], self._widths())
 
     def _widths(self) -> list[int]:
-        return [int(each.shape[1]) for each in self.loads]
+        return [int(each.shape[1]) for each in self.phases]
 
     def _resize(self, capacity: int, periods: int, members: int, widths: Sequence[int]) -> None:
         self.period_s = _enlarged(self.period_s, (capacity, periods), 1.0)
         self.busy_s = _enlarged(self.busy_s, (capacity, periods), _ABSENT)
         self.deadline_s = _enlarged(self.deadline_s, (capacity, members), _ABSENT)
         self.chain_s = _enlarged(self.chain_s, (capacity, members), 0.0)
+        self.loads = _enlarged(self.loads, (capacity, widths[1], periods), _ABSENT)
         for pool, nodes in enumerate(widths):
-            self.loads[pool] = _enlarged(self.loads[pool], (capacity, nodes, periods), _ABSENT)
             self.phases[pool] = _enlarged(self.phases[pool], (capacity, nodes, members), 0.0)
 
     def write(
@@ -152,17 +165,14 @@ class RateTable:
         ]  # fmt: skip
         periods: list[float] = []
         busy: list[float] = []
-        loads: tuple[list[list[float]], list[list[float]]] = ([], [])
+        loads: list[list[float]] = []
         for vector in rate_vectors(deadlines, chains, self.max_rate):
-            each = [
-                [sum([k * s for k, s in zip(vector.rates, row, strict=True)]) for row in rows]
-                for rows in phases
-            ]
             periods.append(vector.period_s)
             rated = GroupShape(*phases_s, *pins, vector.rates)
             busy.append(max(lower_bound_s(rated), pair_bound_s(rated)))
-            for pool in (0, 1):
-                loads[pool].append(each[pool])
+            loads.append(
+                [sum([k * s for k, s in zip(vector.rates, row, strict=True)]) for row in phases[1]]
+            )
         self._make_room(len(jobs), len(periods), node_ids)
         self.period_s[slot] = 1.0
         self.period_s[slot, : len(periods)] = periods
@@ -172,27 +182,24 @@ class RateTable:
         self.deadline_s[slot, : len(jobs)] = deadlines
         self.chain_s[slot] = 0.0
         self.chain_s[slot, : len(jobs)] = chains
+        self.loads[slot] = _ABSENT
+        if periods:
+            self.loads[slot, : len(node_ids[1]), : len(periods)] = np.array(loads).T
         for pool in (0, 1):
             n = len(node_ids[pool])
-            self.loads[pool][slot] = _ABSENT
-            if periods:
-                self.loads[pool][slot, :n, : len(periods)] = np.array(loads[pool]).T
             self.phases[pool][slot] = 0.0
             self.phases[pool][slot, :n, : len(jobs)] = phases[pool]
 
     def _make_room(self, members: int, periods: int, node_ids: tuple[Pins, Pins]) -> None:
         widths = self._widths()
-        if (
-            members > self.deadline_s.shape[1]
-            or periods > self.period_s.shape[1]
-            or any(len(ids) > width for ids, width in zip(node_ids, widths, strict=True))
-        ):
-            self._resize(
-                len(self.period_s),
-                max(self.period_s.shape[1], 2 * periods),
-                max(self.deadline_s.shape[1], 2 * members),
-                [max(w, 2 * len(ids)) for w, ids in zip(widths, node_ids, strict=True)],
-            )
+        has = [self.period_s.shape[1], self.deadline_s.shape[1], *widths]
+        needs = [periods, members, *map(len, node_ids)]
+        if any(need > room for need, room in zip(needs, has, strict=True)):
+            room = [
+                width if need <= width else max(need, width + width // 2)
+                for need, width in zip(needs, has, strict=True)
+            ]
+            self._resize(len(self.period_s), room[0], room[1], room[2:])
 
     def fits(
         self, slots: IntArray, job: Job, rollout_ok: BoolArray, train_ok: BoolArray
@@ -205,29 +212,67 @@ class RateTable:
         rollout_ok, train_ok : (n, nodes) bool
             Existing nodes the job may use, by DRAM and shares.
         """
-        parts = []
-        rollout_s = job.rollout_s + job.rollout_switch_s
         train_s = job.train_s + job.train_switch_s
+        parts = []
         for period, loads, busy in (self._members(slots), self._newcomer(slots, job)):
-            rate = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
-            rate[rate > self.max_rate] = _ABSENT
+            rate = self._rate(period, job)
             busy = np.maximum(busy, rate * (job.solo_s + job.train_switch_s))
-            train = _nth_load(loads[1], train_ok, job.train_nodes) + rate * train_s
-            scaled = np.maximum(busy, train) / period
-            rollout = _nth_load(loads[0], rollout_ok, job.rollout_nodes) + rate * rollout_s
-            parts.append((period, np.maximum(scaled, rollout / period), scaled))
-        fit = RateFit(*(np.concatenate(each, axis=1) for each in zip(*parts, strict=True)))
+            train = _nth_load(loads, train_ok, job.train_nodes) + rate * train_s
+            parts.append((period, np.maximum(busy, train) / period))
+        period, scaled = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         if self.phases[1].shape[1] == 1:
-            self._spread(fit, slots, job)
+            self._spread(period, scaled, slots, job)
+        fit = RateFit(period, scaled.copy(), scaled, np.zeros(scaled.shape, dtype=np.int64))
+        self._direct(fit, slots, job, rollout_ok)
         return fit
 
-    def _spread(self, fit: RateFit, slots: IntArray, job: Job) -> None:
-        """Raise ``fit`` by what the job and a member on the only train node need together.
+    def _rate(self, period: FloatArray, job: Job) -> FloatArray:
+        """Return the job's iterations in each period; ``_ABSENT`` where too many."""
+        rate: FloatArray = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
+        rate[rate > self.max_rate] = _ABSENT
+        return rate
+
+    def _direct(self, fit: RateFit, slots: IntArray, job: Job, rollout_ok: BoolArray) -> None:
+        """Raise ``fit.direct`` by what the job needs on existing rollout nodes; name the node.
+
+        Only where groups are possible with new ones: loads, and between the job and each member
+        of a node the bound of :func:`models.rate_bound.pair_bound_s`. Of the nodes that are
+        possible the fullest is named.
+        """
+        at, column = (fit.scaled <= MOST_FILL).nonzero()
+        period, where = fit.period_s[at, column][:, None], slots[at]
+        rates = np.ceil(period / self.deadline_s[where] * (1 - REL_SLACK))
+        rate = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
+        phases = self.phases[0][where]
+        rollout_s = job.rollout_s + job.rollout_switch_s
+        loads = (phases @ rates[:, :, None])[:, :, 0] + rate * rollout_s
+        width = min(rollout_ok.shape[1], loads.shape[1])  # of two tables, each with room to grow
+        full = np.where(rollout_ok[at, :width], loads[:, :width] / period, _ABSENT)
+        some = np.flatnonzero(full.min(axis=1) <= MOST_FILL)
+        if len(some):
+            theirs = rates[some, None], phases[some, :width], self.chain_s[where[some], None]
+            turn = job.solo_s + job.train_switch_s + job.rollout_switch_s
+            ours = rate[some, :, None], rollout_s, turn
+            pairs = np.maximum(_pair_s(ours, theirs), _pair_s(theirs, ours))
+            pairs[theirs[1] == 0.0] = 0.0  # not on this node
+            full[some] = np.maximum(full[some], pairs.max(axis=2) / period[some])
+        if job.rollout_nodes > 1:
+            nth = job.rollout_nodes - 1
+            fill = np.full(len(at), _ABSENT)
+            if nth < width:
+                fill = np.partition(full, nth, axis=1)[:, nth]
+        else:
+            fill = full.min(axis=1)
+            fit.node[at, column] = np.where(full <= MOST_FILL, full, -1.0).argmax(axis=1)
+        fit.direct[at, column] = np.maximum(fit.direct[at, column], fill)
+
+    def _spread(self, period_s: FloatArray, fill: FloatArray, slots: IntArray, job: Job) -> None:
+        """Raise ``fill`` by what the job and a member on the only train node need together.
 
         The bound of :func:`models.rate_bound.pair_bound_s`, for every member both ways round.
         """
-        at, column = (fit.scaled <= MOST_FILL).nonzero()
-        period, where = fit.period_s[at, column], slots[at]
+        at, column = (fill <= MOST_FILL).nonzero()
+        period, where = period_s[at, column], slots[at]
         theirs = (
             np.ceil(period[:, None] / self.deadline_s[where] * (1 - REL_SLACK)),
             self.phases[1][where, 0],
@@ -239,24 +284,24 @@ class RateTable:
             job.solo_s + job.train_switch_s,
         )
         both = np.maximum(_pair_s(ours, theirs), _pair_s(theirs, ours))
-        least = _reduced(np.maximum, both) / period
-        for fill in (fit.scaled, fit.direct):
-            fill[at, column] = np.maximum(fill[at, column], least)
+        fill[at, column] = np.maximum(fill[at, column], _reduced(np.maximum, both) / period)
 
-    def _members(self, slots: IntArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
-        """Return the members' periods, loads of all nodes in them, and the longest chain."""
-        return self.period_s[slots], [each[slots] for each in self.loads], self.busy_s[slots]
+    def _members(self, slots: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the members' periods, loads of train nodes in them, and the longest chain."""
+        return self.period_s[slots], self.loads[slots], self.busy_s[slots]
 
-    def _newcomer(
-        self, slots: IntArray, job: Job
-    ) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+    def _newcomer(self, slots: IntArray, job: Job) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the same of the job's periods ``k D``."""
+        period, rates = self._newcomer_rates(slots, job)
+        busy = _reduced(np.maximum, rates * self.chain_s[slots][:, :, None])
+        return period, self.phases[1][slots] @ rates, busy
+
+    def _newcomer_rates(self, slots: IntArray, job: Job) -> tuple[FloatArray, FloatArray]:
+        """Return the job's periods ``k D``, ``(n, K)``, and the members' rates in them."""
         period = job.deadline_s * np.arange(1, self.max_rate + 1)
         rates = np.ceil(period / self.deadline_s[slots][:, :, None] * (1 - REL_SLACK))
         rates[rates > self.max_rate] = _ABSENT
-        busy = _reduced(np.maximum, rates * self.chain_s[slots][:, :, None])
-        loads = [each[slots] @ rates for each in self.phases]
-        return np.broadcast_to(period, (len(slots), len(period))), loads, busy
+        return np.broadcast_to(period, (len(slots), len(period))), rates
 
 
 def _pair_s(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from builders import PAIR_USD, job_of, options_of, random_job, table_of, violations
+from instances.generate import production
 from instances.jobs import Job
 from instances.plan import JobPlacement, Limits
 from models.group_shape import GroupShape, lower_bound_s
@@ -174,6 +175,18 @@ def test_no_group_that_bounds_admit_is_left_out(seed: int, max_rate: int) -> Non
 
 
 # --- Savings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_gangs_of_any_width_are_placed_at_rates(size: int) -> None:
+    """Groups of many nodes, whose tables grow by themselves; every group is valid."""
+    limits = Limits(max_group_size=size, max_rate=4)
+    placer = Placer(limits=limits)
+    for job in production(n_jobs=80, seed=1, gangs=True, concurrent=True):
+        placer.place(job)
+    groups = placer.groups()
+    assert [violations(group, limits=limits) for group in groups] == [[]] * len(groups)
+    assert any(max(group.rates) > 1 and len(group.rollout_nodes) > 5 for group in groups)
 
 
 def test_rates_above_one_occur_and_save_nodes() -> None:
