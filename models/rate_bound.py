@@ -10,7 +10,8 @@ gaps. A gap that holds ``m_b`` phases of each other job ``b`` is at least
 long: what ``a`` needs, what the phases take, and what one job needs from its first to its last.
 
 * :func:`pair_bound_s`, one other job: the length is convex in ``m``, so the gaps are shortest
-  together when ``k_b`` is spread over them as evenly as whole numbers allow.
+  together when ``k_b`` is spread over them as evenly as whole numbers allow. :func:`pair_s` is
+  the bound of one such pair, :func:`pairs_s` that of many at once.
 * :func:`is_overfull`, all other jobs of the node and a given period: no way to spread them
   keeps the gaps within ``C - k_a d_a``.
 
@@ -23,18 +24,43 @@ longest chain. But from the first train of the second job to the end of its last
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from models.group_shape import GroupShape
 from models.packing import EPS
 
-__all__ = ["is_overfull", "pair_bound_s"]
+__all__ = ["is_overfull", "pair_bound_s", "pair_s", "pairs_s"]
 
 #: Steps after which :func:`is_overfull` leaves a job undecided.
 _MOST_STEPS: Final = 400
 
 #: One job on a node: times per period, seconds of each, least seconds between two.
 Use = tuple[int, float, float]
+
+
+def pair_s(one: Use, other: Use) -> float:
+    """Return the least period of two jobs on a node, from the gaps of the first, seconds."""
+    (k, own, gap), (rate, phase, between) = one, other
+    each, more = divmod(rate, k)
+    fewer = each * (phase + between) - between
+    longer = fewer + phase + between
+    short_gap, long_gap = (fewer if fewer > gap else gap), (longer if longer > gap else gap)
+    return k * own + (k - more) * short_gap + more * long_gap
+
+
+def pairs_s(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> npt.NDArray[np.float64]:
+    """Return :func:`pair_s` of arrays that broadcast together."""
+    (k, own, gap), (rate, phase, between) = one, other
+    each = np.floor(rate / k)
+    more = rate - each * k
+    turn = phase + between
+    fewer = each * turn - between
+    gaps = (k - more) * np.maximum(gap, fewer) + more * np.maximum(gap, fewer + turn)
+    least: npt.NDArray[np.float64] = k * own + gaps
+    return least
 
 
 def pair_bound_s(shape: GroupShape) -> float:
@@ -46,14 +72,11 @@ def pair_bound_s(shape: GroupShape) -> float:
         (shape.train_pins, train, rollout),
     ):
         for a, k in enumerate(rates):
-            own, gap, nodes = own_s[a], other_s[a] + sync_s[a], pins[a]
+            mine, nodes = (k, own_s[a], other_s[a] + sync_s[a]), pins[a]
             for b, rate in enumerate(rates):
                 if rate == k or not (pins[b] == nodes or any(node in pins[b] for node in nodes)):
                     continue
-                each, more = divmod(rate, k)
-                turn = own_s[b] + other_s[b] + sync_s[b]
-                fewer = each * turn - other_s[b] - sync_s[b]
-                period = k * own + (k - more) * max(gap, fewer) + more * max(gap, fewer + turn)
+                period = pair_s(mine, (rate, own_s[b], other_s[b] + sync_s[b]))
                 if period > best:
                     best = period
     return best

@@ -31,6 +31,7 @@ import numpy as np
 from models.group_cost import GroupCost, Nodes
 from models.options import Deadline, SolveOptions
 from models.pinnings import REL_SLACK
+from models.rate_bound import pairs_s
 from models.single_node_sets import (
     MOST_SIZE,
     BoolArray,
@@ -85,25 +86,9 @@ def _conflicts(own: FloatArray, gap: FloatArray, rates: FloatArray, most: FloatA
         out |= (chain > most).astype(np.int64) << item
     for bit, (a, b) in enumerate(combinations(range(k), 2), start=k):
         for i, j in ((a, b), (b, a)):
-            bound = _pair_bound_s(*[(rates[:, x], own[:, x], gap[:, x]) for x in (i, j)])
+            bound = pairs_s(*[(rates[:, x], own[:, x], gap[:, x]) for x in (i, j)])
             out |= (bound > most).astype(np.int64) << bit
     return out
-
-
-def _pair_bound_s(
-    one: tuple[FloatArray, FloatArray, FloatArray], two: tuple[FloatArray, FloatArray, FloatArray]
-) -> FloatArray:
-    """Return the bound of :func:`models.rate_bound.pair_bound_s` of two jobs on one node.
-
-    A job is (rate, phase seconds, least seconds between two phases).
-    """
-    (k, own, gap), (rate, other, between) = one, two
-    each = np.floor(rate / k)
-    more = rate - each * k
-    turn = other + between
-    fewer = each * turn - between
-    bound: FloatArray = k * own + (k - more) * np.maximum(gap, fewer)
-    return bound + more * np.maximum(gap, fewer + turn)
 
 
 class _Cases:

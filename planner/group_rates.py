@@ -18,7 +18,7 @@ from typing import Final
 from models.group_shape import GroupShape, Schedule, lower_bound_s
 from models.period import construct, interleaved, tightened
 from models.pinnings import REL_SLACK
-from models.rate_bound import pair_bound_s
+from models.rate_bound import pair_bound_s, pair_s
 from models.rate_vectors import rate_vectors
 from planner.group_state import GroupState
 
@@ -69,28 +69,15 @@ def _gaps_hold(shape: GroupShape, most_s: float) -> bool:
         (shape.train_pins, shape.train_s, shape.rollout_s),
         (shape.rollout_pins, shape.rollout_s, shape.train_s),
     ):
-        held, own, gap = pins[last], own_s[last], other_s[last] + shape.sync_s[last]
+        held, ours = pins[last], (mine, own_s[last], other_s[last] + shape.sync_s[last])
         for j in range(last):
             rate, nodes = rates[j], pins[j]
             if rate == mine or not (nodes == held or not set(held).isdisjoint(nodes)):
                 continue
-            phase, wait = own_s[j], other_s[j] + shape.sync_s[j]
-            if (
-                _pair_s(mine, own, gap, rate, phase, wait) > most_s
-                or _pair_s(rate, phase, wait, mine, own, gap) > most_s
-            ):
+            theirs = rate, own_s[j], other_s[j] + shape.sync_s[j]
+            if pair_s(ours, theirs) > most_s or pair_s(theirs, ours) > most_s:
                 return False
     return True
-
-
-def _pair_s(k: int, own: float, gap: float, rate: int, phase: float, wait: float) -> float:
-    """Return what the gaps of one job and the phases of another need together, seconds."""
-    each, more = divmod(rate, k)
-    turn = phase + wait
-    fewer = each * turn - wait
-    most = fewer + turn
-    short_gap, long_gap = (gap if gap > each_s else each_s for each_s in (fewer, most))
-    return k * own + (k - more) * short_gap + more * long_gap
 
 
 def _at(shape: GroupShape, rates: tuple[int, ...]) -> GroupShape:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from instances.jobs import Job
 from models.group_shape import GroupShape, Pins, lower_bound_s
 from models.pinnings import REL_SLACK
-from models.rate_bound import pair_bound_s
+from models.rate_bound import pair_bound_s, pairs_s
 from models.rate_vectors import rate_vectors
 
 __all__ = ["MOST_FILL", "RateFit", "RateTable"]
@@ -250,11 +250,11 @@ class RateTable:
         full = np.where(rollout_ok[at, :width], loads[:, :width] / period, _ABSENT)
         some = np.flatnonzero(full.min(axis=1) <= MOST_FILL)
         if len(some):
-            theirs = rates[some, None], phases[some, :width], self.chain_s[where[some], None]
-            turn = job.solo_s + job.train_switch_s + job.rollout_switch_s
-            ours = rate[some, :, None], rollout_s, turn
-            pairs = np.maximum(_pair_s(ours, theirs), _pair_s(theirs, ours))
-            pairs[theirs[1] == 0.0] = 0.0  # not on this node
+            there = phases[some, :width]
+            theirs = rates[some, None], there, self.chain_s[where[some], None] - there
+            ours = rate[some, :, None], rollout_s, job.train_s + job.train_switch_s + job.sync_s
+            pairs = np.maximum(pairs_s(ours, theirs), pairs_s(theirs, ours))
+            pairs[there == 0.0] = 0.0  # not on this node
             full[some] = np.maximum(full[some], pairs.max(axis=2) / period[some])
         if job.rollout_nodes > 1:
             nth = job.rollout_nodes - 1
@@ -276,14 +276,14 @@ class RateTable:
         theirs = (
             np.ceil(period[:, None] / self.deadline_s[where] * (1 - REL_SLACK)),
             self.phases[1][where, 0],
-            self.chain_s[where],
+            self.chain_s[where] - self.phases[1][where, 0],
         )
         ours = (
             np.ceil(period / job.deadline_s * (1 - REL_SLACK))[:, None],
             job.train_s + job.train_switch_s,
-            job.solo_s + job.train_switch_s,
+            job.rollout_s + job.sync_s,
         )
-        both = np.maximum(_pair_s(ours, theirs), _pair_s(theirs, ours))
+        both = np.maximum(pairs_s(ours, theirs), pairs_s(theirs, ours))
         fill[at, column] = np.maximum(fill[at, column], _reduced(np.maximum, both) / period)
 
     def _members(self, slots: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -302,21 +302,6 @@ class RateTable:
         rates = np.ceil(period / self.deadline_s[slots][:, :, None] * (1 - REL_SLACK))
         rates[rates > self.max_rate] = _ABSENT
         return np.broadcast_to(period, (len(slots), len(period))), rates
-
-
-def _pair_s(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> FloatArray:
-    """Return the least period of two jobs on a node, from the gaps of the first, seconds.
-
-    Of each: iterations, seconds on the node, and seconds of an iteration.
-    """
-    (rate, own, chain), (times, phase, turn) = one, other
-    each = np.floor(times / rate)
-    more = times - each * rate
-    gap, fewer = chain - own, each * turn - turn + phase
-    out: FloatArray = (
-        rate * own + (rate - more) * np.maximum(gap, fewer) + more * np.maximum(gap, fewer + turn)
-    )
-    return out
 
 
 def _reduced(ufunc: np.ufunc, values: FloatArray) -> FloatArray:
