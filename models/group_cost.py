@@ -253,6 +253,8 @@ class GroupCost:
         whole = whole and len(rollouts) * len(trains) <= _PAIRS
         shapes: list[GroupShape] = []
         for rollout, train in islice(_by_turns(rollouts, trains), _PAIRS):
+            if max(rates) > 1:  # a construction may take long then
+                self._ends.check()
             shape = GroupShape.of(jobs, rollout, train, rates)
             if _bound_s(shape) > limit * (1 + REL_EPS):
                 continue

@@ -71,6 +71,7 @@ MaxRateOption = Annotated[
     typer.Option(
         "--max-rate",
         min=1,
+        max=16,
         help="Most iterations of a job per period of its group; above 1 the SLO holds for their "
         "mean, single ones may be longer.",
     ),

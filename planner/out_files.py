@@ -163,6 +163,7 @@ def _job_cells(record: JobRecord, result: ReplayResult) -> dict[str, Any]:
         "solo_s": job.solo_s,
         "deadline_s": job.deadline_s,
         "worst_iteration_s": record.worst_iteration_s,
+        "worst_single_iteration_s": record.worst_single_s,
         "admission": record.admission or "",
         "group_id": record.group_id,
         "group_size_max": record.group_size_max,

@@ -216,7 +216,7 @@ class _Loop:
         if job.mode == "async":
             record.group_id = "dedicated"
             record.group_size_max = 1
-            record.worst_iteration_s = job.solo_s
+            record.worst_iteration_s = record.worst_single_s = job.solo_s
             self._hold_dedicated(job, 1)
             self.push(job.arrival_s + job.duration_s, _DEPARTURE, i)
             return

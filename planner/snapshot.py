@@ -200,8 +200,9 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
         ``Selection.peak()`` (the earliest moment with the most jobs present),
         ``Selection.at(hours)`` or ``Selection.all_jobs()``.
     method : str
-        ``auto`` (exhaustive up to 16 jobs, else set-partition; the placer's plan with the
-        volume bound where both refuse the size) or one of ``models.methods.METHODS``.
+        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, else set-partition; the
+        placer's plan with the volume bound where both refuse the size) or one of
+        ``models.methods.METHODS``.
     cluster, limits, caps
         GPUs and prices, limits on one group, caps on the fleet.
     time_limit_s, node_limit, work_limit

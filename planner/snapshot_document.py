@@ -52,7 +52,7 @@ def _group(report: SnapshotReport, group: GroupVersion) -> dict[str, Any]:
         "usd_per_hour": report.cluster.usd_per_hour(nodes["rollout"], nodes["train"]),
         "period_s": group.period_s,
         "rates": [placement.rate for placement in group.placements],
-        "worst_iteration_s": [
+        "worst_single_iteration_s": [
             max(iteration_seconds(placement, group.period_s)) for placement in group.placements
         ],
         "tightest": {**dataclasses.asdict(rule), "slack": rule.slack},

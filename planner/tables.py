@@ -217,7 +217,7 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
         lines.append(against)
     if result.slo_attainment < 1:
         lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
-    if result.limits.max_rate > 1:
+    if result.limits.max_rate > 1 and report.policy == "weave":
         lines.append(_singles_sentence(result))
     placed = sum((result.admission or {}).values())
     if result.admission and placed:
@@ -248,7 +248,7 @@ def _singles_sentence(result: ReplayResult) -> str:
     jobs = sum(record.job.mode != "async" for record in result.records)
     late = result.jobs_with_late_iterations
     return (
-        f"Up to {result.limits.max_rate} iterations a period: SLOs hold for their mean. The "
+        f"Up to {result.limits.max_rate} iterations a period: the SLO is about their mean. The "
         f"longest single iteration takes {result.worst_single_iteration:.2f} x its deadline; "
         f"{late} of {jobs} jobs have one longer than their deadline."
     )

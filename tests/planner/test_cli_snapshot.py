@@ -107,7 +107,7 @@ def test_the_document_has_the_keys_of_the_design() -> None:
     assert group == {
         "group_id": "g1", "jobs": ["shop-1", "shop-2"], "nodes": {"rollout": 1, "train": 1},
         "usd_per_hour": pytest.approx(PAIR_USD), "period_s": 180.0,
-        "rates": [1, 1], "worst_iteration_s": [180.0, 180.0],
+        "rates": [1, 1], "worst_single_iteration_s": [180.0, 180.0],
         "tightest": {
             "rule": "rollout_load", "used": 180.0, "limit": 225.0, "unit": "s", "job_id": None,
             "deadline_of": "shop-1", "deadlines": 1, "node": 0, "slack": pytest.approx(0.2),
