@@ -94,7 +94,8 @@ class PlacerParams:
     tie_rule : str
         One of ``TIE_RULES``.
     train_scaling : bool
-        Also consider buying train nodes for a group; not in the published policy.
+        Also consider buying train nodes for a group; not in the published policy. With
+        ``max_rate`` above 1 the placer refuses it.
     skip_saturated : bool
         Skip saturated groups, as published. ``False`` lets deadlines alone decide. The rule is
         about one iteration per period: with ``max_rate`` above 1 no group is skipped.
@@ -159,6 +160,11 @@ class Placer:
         joins or leaves it; pins of running jobs stay.
     params : PlacerParams
 
+    Raises
+    ------
+    UnsupportedError
+        For ``train_scaling`` with ``max_rate`` above 1.
+
     Examples
     --------
     >>> from instances.jobs import Job
@@ -174,6 +180,11 @@ class Placer:
     params: PlacerParams = field(default_factory=PlacerParams)
 
     def __post_init__(self) -> None:
+        if self.params.train_scaling and self.limits.max_rate > 1:
+            raise UnsupportedError(
+                f"Expected max_rate 1 with train_scaling, got {self.limits.max_rate}: rates are "
+                "not chosen for groups that would buy train nodes."
+            )
         self._fleet = FleetState(
             usd_rollout=self.cluster.rollout.usd_per_hour,
             usd_train=self.cluster.train.usd_per_hour,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from builders import PAIR_USD, job_of, options_of, random_job, table_of, violations
+from instances.errors import UnsupportedError
 from instances.generate import production
 from instances.jobs import Job
 from instances.plan import JobPlacement, Limits
@@ -127,6 +128,13 @@ def test_per_iteration_prices_the_mean_iteration_time(max_rate: int) -> None:
         group = decision.group
         assert group.iteration_s == pytest.approx(np.mean(mean_s(group)))
         assert group.iteration_s >= 200 * (1 - 1e-9)
+
+
+def test_train_scaling_is_refused_with_rates() -> None:
+    """Rates are not chosen for groups that would buy train nodes; without rates it is taken."""
+    assert rated(LONG, max_rate=1, train_scaling=True).group_of("long").rates == (1,)
+    with pytest.raises(UnsupportedError, match="max_rate 1 with train_scaling, got 2"):
+        rated(LONG, max_rate=2, train_scaling=True)
 
 
 # --- The filter loses nothing ----------------------------------------------------------------

@@ -201,7 +201,7 @@ class RandomLife(RuleBasedStateMachine):
             params=PlacerParams(
                 objective=objective,
                 tie_rule=tie_rule,
-                train_scaling=train_scaling,
+                train_scaling=train_scaling and self.max_rate == 1,
                 skip_saturated=skip_saturated,
                 max_attempts=max_attempts,
             ),
