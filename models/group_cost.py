@@ -35,7 +35,7 @@ from models.options import Deadline, OutOfTimeError
 from models.pair_orders import decide_orders
 from models.period import construct, tightened
 from models.pinnings import DRAM_SLACK, REL_SLACK, PoolLoads, least_nodes, pinnings
-from models.rate_bound import pair_bound_s
+from models.rate_bound import least_bound_s
 from models.rate_vectors import RateVector, rate_vectors
 from models.snapshot import PlacedGroup, Snapshot, placed, solo_group
 
@@ -256,7 +256,7 @@ class GroupCost:
             if max(rates) > 1:  # a construction may take long then
                 self._ends.check()
             shape = GroupShape.of(jobs, rollout, train, rates)
-            if _bound_s(shape) > limit * (1 + REL_EPS):
+            if least_bound_s(shape) > limit * (1 + REL_EPS):
                 continue
             found = construct(shape, limit_s=limit, refine=1)
             if found is not None:
@@ -385,12 +385,6 @@ class GroupCost:
                 if together and pair[0] <= most[0] and pair[1] <= most[1]:
                     heappush(queue, (self.snapshot.usd_per_hour(*pair), *pair))
         return None
-
-
-def _bound_s(shape: GroupShape) -> float:
-    """Return a period, seconds, that every schedule takes."""
-    bound = lower_bound_s(shape)
-    return bound if max(shape.rates) == 1 else max(bound, pair_bound_s(shape))
 
 
 def _by_turns(

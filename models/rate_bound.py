@@ -29,16 +29,22 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from models.group_shape import GroupShape
+from models.group_shape import GroupShape, lower_bound_s
 from models.packing import EPS
 
-__all__ = ["is_overfull", "pair_bound_s", "pair_s", "pairs_s"]
+__all__ = ["is_overfull", "least_bound_s", "pair_bound_s", "pair_s", "pairs_s"]
 
 #: Steps after which :func:`is_overfull` leaves a job undecided.
 _MOST_STEPS: Final = 400
 
 #: One job on a node: times per period, seconds of each, least seconds between two.
 Use = tuple[int, float, float]
+
+
+def least_bound_s(shape: GroupShape) -> float:
+    """Return the larger of LB(g) and, where rates differ, :func:`pair_bound_s`, seconds."""
+    bound = lower_bound_s(shape)
+    return bound if max(shape.rates) == 1 else max(bound, pair_bound_s(shape))
 
 
 def pair_s(one: Use, other: Use) -> float:

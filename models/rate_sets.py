@@ -32,6 +32,7 @@ from models.group_cost import GroupCost, Nodes
 from models.options import Deadline, SolveOptions
 from models.pinnings import REL_SLACK
 from models.rate_bound import pairs_s
+from models.rate_vectors import rate_arrays
 from models.single_node_sets import (
     MOST_SIZE,
     BoolArray,
@@ -206,7 +207,7 @@ class RateSetPool(SetPool):
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the rows that ``times`` that member's deadline suits; their rates and periods."""
         deadline, solo = self._deadline[members], self._solo[members]
-        rates = np.ceil(times * deadline[:, first, None] / deadline * (1 - REL_SLACK))
+        rates = rate_arrays(times * deadline[:, first, None], deadline)
         period = (rates * deadline).min(axis=1)
         ok = (rates <= self._max_rate).all(axis=1)
         ok &= (rates * solo <= period[:, None] * (1 + REL_SLACK)).all(axis=1)

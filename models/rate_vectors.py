@@ -19,9 +19,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from models.pinnings import REL_SLACK
 
-__all__ = ["RateVector", "rate_vectors"]
+__all__ = ["RateVector", "rate_arrays", "rate_vectors", "rates_at"]
 
 
 class RateVector(NamedTuple):
@@ -37,6 +40,19 @@ class RateVector(NamedTuple):
 
     period_s: float
     rates: tuple[int, ...]
+
+
+def rates_at(period_s: float, deadline_s: Sequence[float]) -> tuple[int, ...]:
+    """Return the fewest iterations in a period that deadlines allow, ``k_j = ceil(C / D_j)``."""
+    return tuple([math.ceil(period_s / each * (1 - REL_SLACK)) for each in deadline_s])
+
+
+def rate_arrays(
+    period_s: npt.NDArray[np.float64], deadline_s: npt.NDArray[np.float64] | float
+) -> npt.NDArray[np.float64]:
+    """Return :func:`rates_at` of arrays that broadcast together."""
+    rates: npt.NDArray[np.float64] = np.ceil(period_s / deadline_s * (1 - REL_SLACK))
+    return rates
 
 
 def rate_vectors(
@@ -67,7 +83,7 @@ def rate_vectors(
     }
     seen: set[tuple[int, ...]] = set()
     for period in sorted(candidates):
-        rates = tuple([math.ceil(period / each * (1 - REL_SLACK)) for each in deadline_s])
+        rates = rates_at(period, deadline_s)
         if rates in seen or max(rates) > max_rate:
             continue
         seen.add(rates)

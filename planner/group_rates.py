@@ -17,9 +17,8 @@ from typing import Final
 
 from models.group_shape import GroupShape, Schedule, lower_bound_s
 from models.period import construct, interleaved, tightened
-from models.pinnings import REL_SLACK
-from models.rate_bound import pair_bound_s, pair_s
-from models.rate_vectors import rate_vectors
+from models.rate_bound import least_bound_s, pair_s
+from models.rate_vectors import rate_vectors, rates_at
 from planner.group_state import GroupState
 
 __all__ = ["at_best_rates", "possible_shape", "schedule_at"]
@@ -48,7 +47,7 @@ def possible_shape(
         Longest mean iteration time allowed for each member.
     period_s : float
     """
-    rates = tuple([math.ceil(period_s / each * (1 - REL_SLACK)) for each in deadline_s])
+    rates = rates_at(period_s, deadline_s)
     if math.gcd(*rates) > 1:  # a period of fewer rounds, tried by itself, run several times
         return None
     rated, most = _at(shape, rates), period_s * (1 + _EPS)
@@ -86,12 +85,6 @@ def _at(shape: GroupShape, rates: tuple[int, ...]) -> GroupShape:
     )
 
 
-def _least_s(shape: GroupShape) -> float:
-    """Return a lower bound of the period, seconds."""
-    least = lower_bound_s(shape)
-    return max(least, pair_bound_s(shape)) if max(shape.rates) > 1 else least
-
-
 def schedule_at(shape: GroupShape, bound_s: float, limit_s: float, orders: int) -> Schedule | None:
     """Return a schedule at a shape's rates, or None when none is found; ``bound_s`` is LB(g)."""
     if max(shape.rates) == 1:
@@ -117,7 +110,7 @@ def at_best_rates(state: GroupState, max_rate: int) -> GroupState:
     options = []
     for limit, vector in rate_vectors(now_s, chains, max_rate):
         rated = _at(shape, vector)
-        bound = _least_s(rated)
+        bound = least_bound_s(rated)
         if bound <= limit * (1 + _EPS):
             options.append((_slowdown(bound, vector, chains), limit, rated))
     options.sort(key=lambda option: option[:2])

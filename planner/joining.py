@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -48,38 +47,30 @@ def join(
 
 
 def join_at_rates(
-    slot: Slot, job: Job, r_pins: Pins, t_pins: Pins, periods_s: Sequence[float], most: int
-) -> tuple[tuple[GroupState, GroupShape] | None, int]:
-    """Return the group with the job on these pins, at rates chosen for all; and the work done.
+    slot: Slot, job: Job, r_pins: Pins, t_pins: Pins, period_s: float
+) -> tuple[tuple[GroupState, GroupShape] | None, bool]:
+    """Return the group with the job on these pins, at rates chosen for all.
 
     Parameters
     ----------
-    periods_s : sequence of float
-        Longest periods to try, in order; at each the fewest iterations that deadlines allow.
-    most : int
-        Constructions allowed.
+    period_s : float
+        Longest period; in it everybody runs the fewest iterations that deadlines allow.
 
     Returns
     -------
-    (tuple or None, int)
-        State and shape, ``None`` without offsets; and the number of constructions.
+    (tuple or None, bool)
+        State and shape, ``None`` without offsets; and whether offsets were looked for.
     """
     new, _ = _with_job(slot, job, r_pins, t_pins, 1)
     deadlines = [member.deadline_s for member in (*slot.state.jobs, job)]
-    tried = 0
-    for period in periods_s:
-        if tried == most:
-            break
-        found = possible_shape(new, deadlines, period)
-        if found is None:
-            continue
-        tried += 1
-        shape, bound = found
-        schedule = schedule_at(shape, bound, period, _RATE_ORDERS)
-        if schedule is not None:
-            state = _state(slot.state, job, shape, schedule.period_s, schedule.starts_s)
-            return (state, shape), tried
-    return None, tried
+    possible = possible_shape(new, deadlines, period_s)
+    if possible is None:
+        return None, False
+    shape, bound = possible
+    schedule = schedule_at(shape, bound, period_s, _RATE_ORDERS)
+    if schedule is None:
+        return None, True
+    return (_state(slot.state, job, shape, schedule.period_s, schedule.starts_s), shape), True
 
 
 def _with_job(

@@ -400,18 +400,17 @@ class Placer:
         At most ``most`` constructions.
         """
         attempts = 0
-        lone = kind == 0 and job.rollout_nodes == 1
         for period, node in choices:
+            if kind == 0 and job.rollout_nodes == 1:
+                lone = (slot.rollout_ids[node],)
+                pins = (lone, pins[0][1]), (lone, pins[1][1])
             for r_pins, t_pins in dict.fromkeys(pins):
                 if attempts == most:
                     return None, attempts
-                r_pins = (slot.rollout_ids[node],) if lone else r_pins
-                found, work = join_at_rates(slot, job, r_pins, t_pins, (period,), most)
-                attempts += work
+                found, tried = join_at_rates(slot, job, r_pins, t_pins, period)
+                attempts += tried
                 if found is not None:
                     return found, attempts
-                if lone and pins[0][1] == pins[1][1]:
-                    break
         return None, attempts
 
     def _usd_per_hour(self, state: GroupState) -> float:

@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.jobs import Job
-from models.group_shape import GroupShape, Pins, lower_bound_s
+from models.group_shape import GroupShape, Pins
 from models.pinnings import REL_SLACK
-from models.rate_bound import pair_bound_s, pairs_s
-from models.rate_vectors import rate_vectors
+from models.rate_bound import least_bound_s, pairs_s
+from models.rate_vectors import rate_arrays, rate_vectors
 
 __all__ = ["MOST_FILL", "RateFit", "RateTable"]
 
@@ -169,7 +169,7 @@ class RateTable:
         for vector in rate_vectors(deadlines, chains, self.max_rate):
             periods.append(vector.period_s)
             rated = GroupShape(*phases_s, *pins, vector.rates)
-            busy.append(max(lower_bound_s(rated), pair_bound_s(rated)))
+            busy.append(least_bound_s(rated))
             loads.append(
                 [sum([k * s for k, s in zip(vector.rates, row, strict=True)]) for row in phases[1]]
             )
@@ -215,7 +215,8 @@ class RateTable:
         train_s = job.train_s + job.train_switch_s
         parts = []
         for period, loads, busy in (self._members(slots), self._newcomer(slots, job)):
-            rate = self._rate(period, job)
+            rate = rate_arrays(period, job.deadline_s)
+            rate[rate > self.max_rate] = _ABSENT
             busy = np.maximum(busy, rate * (job.solo_s + job.train_switch_s))
             train = _nth_load(loads, train_ok, job.train_nodes) + rate * train_s
             parts.append((period, np.maximum(busy, train) / period))
@@ -226,12 +227,6 @@ class RateTable:
         self._direct(fit, slots, job, rollout_ok)
         return fit
 
-    def _rate(self, period: FloatArray, job: Job) -> FloatArray:
-        """Return the job's iterations in each period; ``_ABSENT`` where too many."""
-        rate: FloatArray = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
-        rate[rate > self.max_rate] = _ABSENT
-        return rate
-
     def _direct(self, fit: RateFit, slots: IntArray, job: Job, rollout_ok: BoolArray) -> None:
         """Raise ``fit.direct`` by what the job needs on existing rollout nodes; name the node.
 
@@ -241,8 +236,8 @@ class RateTable:
         """
         at, column = (fit.scaled <= MOST_FILL).nonzero()
         period, where = fit.period_s[at, column][:, None], slots[at]
-        rates = np.ceil(period / self.deadline_s[where] * (1 - REL_SLACK))
-        rate = np.ceil(period / job.deadline_s * (1 - REL_SLACK))
+        rates = rate_arrays(period, self.deadline_s[where])
+        rate = rate_arrays(period, job.deadline_s)
         phases = self.phases[0][where]
         rollout_s = job.rollout_s + job.rollout_switch_s
         loads = (phases @ rates[:, :, None])[:, :, 0] + rate * rollout_s
@@ -274,12 +269,12 @@ class RateTable:
         at, column = (fill <= MOST_FILL).nonzero()
         period, where = period_s[at, column], slots[at]
         theirs = (
-            np.ceil(period[:, None] / self.deadline_s[where] * (1 - REL_SLACK)),
+            rate_arrays(period[:, None], self.deadline_s[where]),
             self.phases[1][where, 0],
             self.chain_s[where] - self.phases[1][where, 0],
         )
         ours = (
-            np.ceil(period / job.deadline_s * (1 - REL_SLACK))[:, None],
+            rate_arrays(period, job.deadline_s)[:, None],
             job.train_s + job.train_switch_s,
             job.rollout_s + job.sync_s,
         )
@@ -292,16 +287,12 @@ class RateTable:
 
     def _newcomer(self, slots: IntArray, job: Job) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the same of the job's periods ``k D``."""
-        period, rates = self._newcomer_rates(slots, job)
-        busy = _reduced(np.maximum, rates * self.chain_s[slots][:, :, None])
-        return period, self.phases[1][slots] @ rates, busy
-
-    def _newcomer_rates(self, slots: IntArray, job: Job) -> tuple[FloatArray, FloatArray]:
-        """Return the job's periods ``k D``, ``(n, K)``, and the members' rates in them."""
-        period = job.deadline_s * np.arange(1, self.max_rate + 1)
-        rates = np.ceil(period / self.deadline_s[slots][:, :, None] * (1 - REL_SLACK))
+        period: FloatArray = job.deadline_s * np.arange(1, self.max_rate + 1, dtype=np.float64)
+        rates = rate_arrays(period, self.deadline_s[slots][:, :, None])
         rates[rates > self.max_rate] = _ABSENT
-        return np.broadcast_to(period, (len(slots), len(period))), rates
+        busy = _reduced(np.maximum, rates * self.chain_s[slots][:, :, None])
+        loads = self.phases[1][slots] @ rates
+        return np.broadcast_to(period, (len(slots), len(period))), loads, busy
 
 
 def _reduced(ufunc: np.ufunc, values: FloatArray) -> FloatArray:

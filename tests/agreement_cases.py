@@ -16,11 +16,12 @@ from typing import Final
 import pytest
 
 from builders import cluster_of
+from instances.checker import check_plan
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion
 from models.bounds import volume
 from models.group_cost import GroupCost, Nodes
-from models.result import Result
+from models.result import Result, Termination
 from models.snapshot import FleetCaps, Snapshot
 from small_snapshots import (
     FIVE_FRONT,
@@ -41,6 +42,7 @@ __all__ = [
     "NEUTRAL",
     "Case",
     "Family",
+    "assert_proved",
     "cases",
     "fleet_of",
     "fullest_gb",
@@ -409,3 +411,33 @@ def without_precedence(snapshot: Snapshot) -> dict[tuple[int, ...], Nodes]:
     cost = GroupCost(snapshot)
     found = {members: cost.least_nodes(members) for members in subsets(len(snapshot))}
     return {members: nodes for members, nodes in found.items() if nodes is not None}
+
+
+# --- what is asserted of a method ---------------------------------------------------------------
+
+
+def assert_proved(
+    result: Result, method: str, snapshot: Snapshot, expected_usd: float | None
+) -> None:
+    """The method proved this least cost, or that there is no plan, and holds such a plan."""
+    assert (result.method, result.stopped_by) == (method, None)
+    assert (result.limits, result.caps) == (snapshot.limits, snapshot.caps)
+    if expected_usd is None:
+        assert result.termination is Termination.INFEASIBLE
+        assert (result.plan, result.usd_per_hour, result.bound_usd_per_hour) == (None,) * 3
+        return
+    assert result.termination is Termination.OPTIMAL
+    assert result.usd_per_hour == pytest.approx(expected_usd, abs=1e-6, rel=0)
+    assert result.bound_usd_per_hour == pytest.approx(expected_usd, abs=1e-6, rel=0)
+    assert_valid(snapshot, result)
+
+
+def assert_valid(snapshot: Snapshot, result: Result) -> None:
+    """The plan covers the jobs within limits and caps, and its nodes cost what the result says."""
+    assert result.plan is not None
+    assert check_plan(result.plan).ok
+    assert result.plan.jobs.job_id == snapshot.table.job_id
+    assert (result.plan.limits, result.plan.cluster) == (snapshot.limits, snapshot.cluster)
+    rollout, train = fleet_of(result)
+    assert snapshot.caps.allow(rollout, train)
+    assert snapshot.usd_per_hour(rollout, train) == pytest.approx(result.usd_per_hour)

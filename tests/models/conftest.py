@@ -3,4 +3,4 @@
 import pytest
 
 # A failed assertion in a helper shows its values too.
-pytest.register_assert_rewrite("period_cases")
+pytest.register_assert_rewrite("agreement_cases", "period_cases")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from clocks import Ticking
 from instances.generate import production
 from instances.plan import Limits
 from models import covering, covering_lp
@@ -342,17 +343,6 @@ def test_progress_is_told_bounds_that_rise_and_costs_that_fall() -> None:
 
 
 # --- stopped ------------------------------------------------------------------------------------
-
-
-class Ticking:
-    """A clock that says 0, 1, 2, ..."""
-
-    def __init__(self) -> None:
-        self.now = -1.0
-
-    def __call__(self) -> float:
-        self.now += 1
-        return self.now
 
 
 def hard_problems(seed: int, count: int) -> list[CoverProblem]:

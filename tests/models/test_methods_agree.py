@@ -18,6 +18,7 @@ from agreement_cases import (
     KINDS,
     NEUTRAL,
     Case,
+    assert_proved,
     cases,
     fleet_of,
     fullest_gb,
@@ -25,7 +26,6 @@ from agreement_cases import (
     least_usd,
     without_precedence,
 )
-from instances.checker import check_plan
 from instances.jobs import Job
 from instances.plan import GroupVersion
 from models.backends.pyomo_highs import Ended, options_of
@@ -34,7 +34,7 @@ from models.group_cost import GroupCost
 from models.methods import METHODS, solve
 from models.milp import build
 from models.options import SolveOptions
-from models.result import Result, Termination
+from models.result import Result
 from models.snapshot import Snapshot
 from small_snapshots import oracle_of
 
@@ -82,27 +82,7 @@ def test_every_method_proves_the_least_cost(method: str, case: Case) -> None:
         pytest.skip(f"{method} is given at most {SUITE[method]} jobs")
     expected = expected_usd(case.snapshot)
     result = solved(method, case.snapshot)
-    assert (result.method, result.stopped_by) == (method, None)
-    assert (result.limits, result.caps) == (case.snapshot.limits, case.snapshot.caps)
-    if expected is None:
-        assert result.termination is Termination.INFEASIBLE
-        assert (result.plan, result.usd_per_hour, result.bound_usd_per_hour) == (None,) * 3
-        return
-    assert result.termination is Termination.OPTIMAL
-    assert result.usd_per_hour == pytest.approx(expected, abs=1e-6, rel=0)
-    assert result.bound_usd_per_hour == pytest.approx(expected, abs=1e-6, rel=0)
-    assert_valid(case.snapshot, result)
-
-
-def assert_valid(snapshot: Snapshot, result: Result) -> None:
-    """The plan covers the jobs within limits and caps, and its nodes cost what the result says."""
-    assert result.plan is not None
-    assert check_plan(result.plan).ok
-    assert result.plan.jobs.job_id == snapshot.table.job_id
-    assert (result.plan.limits, result.plan.cluster) == (snapshot.limits, snapshot.cluster)
-    rollout, train = fleet_of(result)
-    assert snapshot.caps.allow(rollout, train)
-    assert snapshot.usd_per_hour(rollout, train) == pytest.approx(result.usd_per_hour)
+    assert_proved(result, method, case.snapshot, expected)
 
 
 def test_cpsat_needs_no_finer_grid() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from builders import PAIR_USD, ROLLOUT_USD, TRAIN_USD, cluster_of
+from clocks import Ticking
 from command_line import environment
 from instances.checker import check_plan
 from instances.errors import InputError, UnsupportedError
@@ -299,17 +300,6 @@ def test_a_hundredth_of_a_second_holds_the_warm_start(size: int, nodes: Any) -> 
         )
     bound = result.bound_usd_per_hour
     assert bound is None or 0 < bound <= result.usd_per_hour
-
-
-class Ticking:
-    """A clock that says 0, 1, 2, ..."""
-
-    def __init__(self) -> None:
-        self.now = -1.0
-
-    def __call__(self) -> float:
-        self.now += 1
-        return self.now
 
 
 @pytest.mark.parametrize(

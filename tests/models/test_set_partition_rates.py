@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from builders import PAIR_USD
+from clocks import Ticking
 from instances.checker import check_plan
 from instances.generate import production
 from instances.plan import Limits
@@ -177,17 +178,6 @@ def test_jobs_of_a_refuted_group_run_in_two_parts() -> None:
 
 
 # --- limits and what is held --------------------------------------------------------------------
-
-
-class Ticking:
-    """A clock that says 0, 1, 2, ..."""
-
-    def __init__(self) -> None:
-        self.now = -1.0
-
-    def __call__(self) -> float:
-        self.now += 1
-        return self.now
 
 
 def test_whenever_the_time_ends_a_plan_and_its_bound_are_held() -> None:
