@@ -26,6 +26,7 @@ def optimum(path: Path) -> float:
 
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)  # one number for the whole process: as the product has it
     assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
     assert highs.run() == highspy.HighsStatus.kOk
     assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
