@@ -33,11 +33,13 @@ from instances.hardware import Cluster
 from instances.jobs import Job, JobTable
 from instances.plan import Limits
 
-__all__ = ["VOLUME", "VolumeBound", "VolumeSums", "volume", "work_usd"]
+__all__ = ["VOLUME", "VolumeBound", "VolumeSums", "least_fleet_usd", "volume", "work_usd"]
 
 VOLUME: Final = "volume"
 #: Sums are rounded up only beyond this many nodes of slack, so round-off never adds a node.
 _SLACK_NODES: Final = 1e-6
+#: The same of money, relative.
+_SLACK_USD: Final = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +148,38 @@ def volume(jobs: JobTable, cluster: Cluster, limits: Limits) -> VolumeBound:
     for job in jobs:
         sums.add(job)
     return sums.bound()
+
+
+def least_fleet_usd(
+    usd_per_hour: float, rollout_nodes: int, train_nodes: int, cluster: Cluster
+) -> float:
+    """Return the least price of whole nodes that no bound rules out, $/h.
+
+    ``min c^R x + c^T y`` over whole ``x >= rollout_nodes``, ``y >= train_nodes`` whose price is
+    at least ``usd_per_hour``: a plan holds whole nodes, so a bound of its price (of an LP, say)
+    and bounds of its nodes (of each pool, say) are worth this much together.
+
+    Parameters
+    ----------
+    usd_per_hour : float
+        Bound of the price of a plan; lowered a little, so that round-off never adds a node.
+    rollout_nodes, train_nodes : int
+        Bounds of the nodes of each pool.
+    cluster : Cluster
+        Prices, $/h of a node; a pool may be free.
+    """
+    prices = (cluster.rollout.usd_per_hour, cluster.train.usd_per_hour)
+    floor = cluster.usd_per_hour(rollout_nodes, train_nodes)
+    dear, cheap = max(prices), min(prices)
+    short = usd_per_hour * (1 - _SLACK_USD) - _SLACK_NODES * (cheap or dear) - floor
+    if short <= 0 or dear <= 0:
+        return floor
+    if cheap <= 0:
+        return floor + dear * math.ceil(short / dear)
+    many = range(math.ceil(short / dear) + 1)
+    return floor + min(
+        more * dear + cheap * math.ceil(max(short - more * dear, 0.0) / cheap) for more in many
+    )
 
 
 def work_usd(jobs: JobTable, cluster: Cluster) -> float:

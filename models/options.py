@@ -113,6 +113,14 @@ class Deadline:
         other._limit = None if self._limit is None else self._limit + seconds
         return other
 
+    def share(self, fraction: float) -> Deadline:
+        """Return the deadline when this fraction of the time left is spent, of the same clock."""
+        other = self.later(0.0)
+        left = self.remaining_s()
+        if left is not None:
+            other._limit = self.elapsed_s + fraction * left
+        return other
+
     def check(self) -> None:
         """Raise :class:`OutOfTimeError` when no time is left."""
         if self.expired:

@@ -15,7 +15,7 @@ from instances.checker import check_group
 from instances.hardware import DEFAULT_CLUSTER, H20, H800, Cluster, NodeType
 from instances.jobs import Job, JobTable
 from instances.plan import Limits
-from models.bounds import VOLUME, VolumeSums, volume
+from models.bounds import VOLUME, VolumeSums, least_fleet_usd, volume
 from planner.placer import Placer, PlacerParams
 
 #: Prices of a node, $/h: 8 GPUs at 1.85 and 5.28.
@@ -287,3 +287,61 @@ def test_prices(rollout_usd: float, train_usd: float) -> None:
     bound = volume(table(job(100, 50), copies=4), cluster, NO_LIMIT)
     assert (bound.rollout_nodes, bound.train_nodes) == (3, 2)
     assert bound.usd_per_hour == 24 * rollout_usd + 16 * train_usd
+
+
+# --- whole nodes ---------------------------------------------------------------------------------
+
+
+def priced(rollout_usd: float, train_usd: float) -> Cluster:
+    """Return a cluster of these prices per node of 8 GPUs, $/h."""
+    return Cluster(
+        rollout=NodeType(gpu=replace(H20, usd_per_gpu_hour=rollout_usd / 8)),
+        train=NodeType(gpu=replace(H800, usd_per_gpu_hour=train_usd / 8)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("usd", "least", "expected"),
+    [
+        (0.0, (0, 0), 0.0),
+        (0.0, (2, 1), 2 * 3 + 5),  # the counts alone
+        (11.0, (2, 1), 11.0),  # met exactly: round-off must not add a node
+        (11.5, (2, 1), 14.0),  # 3 rollout + 1 train; 2 + 2 cost 16
+        (15.5, (2, 1), 16.0),  # 2 + 2; 4 + 1 cost 17
+        (1.0, (0, 0), 3.0),
+    ],
+)
+def test_a_bound_is_raised_to_a_price_of_whole_nodes(
+    usd: float, least: tuple[int, int], expected: float
+) -> None:
+    assert least_fleet_usd(usd, *least, priced(3.0, 5.0)) == pytest.approx(expected)
+
+
+def test_free_nodes_are_no_price_to_reach() -> None:
+    """7 $/h of train nodes at 5 are two of them; of free nodes only, nothing."""
+    assert least_fleet_usd(7.0, 1, 0, priced(0.0, 5.0)) == pytest.approx(10.0)
+    assert least_fleet_usd(7.0, 1, 1, priced(0.0, 0.0)) == 0.0
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.floats(0.0, 900.0),
+    st.booleans(),
+)
+def test_whole_nodes_by_trying_all(
+    x: int, y: int, least_x: int, least_y: int, any_usd: float, exact: bool
+) -> None:
+    """The cheapest attainable price at least the bound, or that of the counts."""
+    usd = DEFAULT_CLUSTER.usd_per_hour(x, y) if exact else any_usd
+    found = least_fleet_usd(usd, least_x, least_y, DEFAULT_CLUSTER)
+    prices = [
+        DEFAULT_CLUSTER.usd_per_hour(a, b)
+        for a in range(least_x, least_x + 180)
+        for b in range(least_y, least_y + 65)
+    ]
+    assert found <= min(price for price in prices if price >= usd * (1 - 1e-12)) + 1e-9
+    assert any(abs(price - found) < 1e-6 for price in prices)
+    assert found >= usd * (1 - 1e-6) - 1e-3

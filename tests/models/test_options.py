@@ -116,6 +116,19 @@ def test_without_a_limit_no_time_is_too_long() -> None:
     assert deadline.elapsed_s == 1e12
 
 
+def test_a_share_ends_before_the_whole() -> None:
+    """A quarter of the 8 s left after 2 of 10: over at 4, by the same clock."""
+    clock = FakeClock()
+    deadline = SolveOptions(clock=clock, time_limit_s=10.0).start()
+    clock.now_s += 2.0
+    share = deadline.share(0.25)
+    assert share.remaining_s() == pytest.approx(2.0)
+    clock.now_s += 2.0
+    assert share.expired
+    assert deadline.remaining_s() == pytest.approx(6.0)
+    assert SolveOptions(clock=clock).start().share(0.5).remaining_s() is None
+
+
 # --- the methods ------------------------------------------------------------------------------
 
 
