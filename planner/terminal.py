@@ -18,11 +18,18 @@ from instances.errors import FleetPlannerError, InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["EXIT_BAD_INPUT", "EXIT_FAILED", "Reporter", "guarded"]
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "Reporter",
+    "ending_as_interrupt",
+    "guarded",
+]
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
-_EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
 #: Progress is shown only for work that takes longer than this, seconds.
 _QUIET_FOR_S = 1.0
 
@@ -71,7 +78,10 @@ class Reporter:
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Callable[[str, int, int], None] | None]:
-        """Give a callback (label, done, total) that draws one bar, on a terminal only."""
+        """Give a callback (label, done, total) that draws bars, on a terminal only.
+
+        One bar for labels that are the same up to a colon; what follows it may change.
+        """
         if self._quiet or not sys.stderr.isatty():
             yield None
             return
@@ -102,15 +112,36 @@ class Reporter:
                     return
                 bar.start()
                 shown = True
-            if label not in tasks:
-                tasks[label] = bar.add_task(label, total=total)
-            bar.update(tasks[label], completed=done)
+            task = label.partition(":")[0]
+            if task not in tasks:
+                tasks[task] = bar.add_task(label, total=total)
+            bar.update(tasks[task], description=label, completed=done, total=total)
 
         try:
             yield show
         finally:
             if shown:
                 bar.stop()
+
+
+@contextlib.contextmanager
+def ending_as_interrupt() -> Iterator[None]:
+    """Within this context SIGTERM and SIGHUP act as Ctrl-C: what is held is printed.
+
+    Whoever handles Ctrl-C at that moment, Python or a solver, is asked to stop.
+    """
+
+    def interrupt(_signum: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before: dict[int, Any] = {}
+    with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
+        before = {n: signal.signal(n, interrupt) for n in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(text: str, code: int) -> NoReturn:
@@ -149,7 +180,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except FleetPlannerError as error:
             _fail(str(error), EXIT_FAILED)
         except KeyboardInterrupt:
-            _fail("Interrupted. Files are written whole or not at all.", _EXIT_INTERRUPTED)
+            _fail("Interrupted. Files are written whole or not at all.", EXIT_INTERRUPTED)
         except MemoryError:
             _fail("Not enough memory for this input.", EXIT_FAILED)
         except OSError as error:

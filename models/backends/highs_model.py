@@ -159,6 +159,40 @@ class HighsModel:
             )
             self._require(status, "make columns whole")
 
+    def add_sparse_columns(
+        self,
+        cost: FloatArray,
+        starts: IntArray,
+        rows: IntArray,
+        values: FloatArray,
+        upper: float = INFINITY,
+    ) -> None:
+        """Add columns in ``[0, upper]``; column ``i`` has the entries from ``starts[i]`` on.
+
+        Entries of a column are in ascending order of their rows.
+        """
+        n = len(cost)
+        status = self._highs.addCols(
+            n,
+            cost,
+            np.zeros(n),
+            np.full(n, upper),
+            len(rows),
+            starts.astype(np.int32),
+            rows.astype(np.int32),
+            values,
+        )
+        self._require(status, "add columns")
+
+    def delete_columns(self, columns: IntArray) -> None:
+        """Delete columns; those after them move up."""
+        status = self._highs.deleteCols(len(columns), columns.astype(np.int32))
+        self._require(status, "delete columns")
+
+    def forget(self) -> None:
+        """Forget basis and solution, so that the next run starts cold."""
+        self._require(self._highs.clearSolver(), "clear its solver")
+
     def delete_rows(self, rows: IntArray) -> None:
         """Delete rows; those after them move up."""
         self._require(self._highs.deleteRows(len(rows), rows.astype(np.int32)), "delete rows")

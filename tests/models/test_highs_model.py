@@ -420,3 +420,46 @@ def test_descriptors_are_given_back() -> None:
     again = os.dup(0)
     os.close(again)
     assert again == probe
+
+
+# --- sparse columns -------------------------------------------------------------------------------
+
+
+def sparse_two_thirds(**more: Any) -> HighsModel:
+    """``two_thirds`` from sparse columns, and a useless fourth."""
+    model = HighsModel(**more)
+    model.add_rows(np.ones(3), np.full(3, INFINITY))
+    model.add_sparse_columns(
+        np.array([1.0, 1.0, 1.0, 5.0]),
+        np.array([0, 2, 4, 6]),
+        np.array([0, 2, 0, 1, 1, 2, 0]),
+        np.ones(7),
+    )
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, {"solver": "ipm", "run_crossover": "off"}])
+def test_sparse_columns_are_those_of_the_dense_ones(options: dict[str, Any]) -> None:
+    model = sparse_two_thirds(options=options)
+    for _ in range(2):
+        assert model.run() is Ended.OPTIMAL
+        assert model.objective == pytest.approx(1.5)
+        assert model.duals() == pytest.approx([0.5, 0.5, 0.5])
+        assert model.values() == pytest.approx([0.5, 0.5, 0.5, 0.0], abs=1e-6)
+        model.forget()
+
+
+def test_deleted_columns_are_gone_and_later_ones_move_up() -> None:
+    """Without the first, row 2 is covered by the third alone, and the second covers row 0."""
+    model = sparse_two_thirds()
+    model.delete_columns(np.array([0, 3]))
+    assert model.run() is Ended.OPTIMAL
+    assert model.values() == pytest.approx([1.0, 1.0])
+
+
+def test_faulty_sparse_columns_are_refused() -> None:
+    model = sparse_two_thirds()
+    with pytest.raises(FleetPlannerError, match="refused to add columns"):
+        model.add_sparse_columns(np.ones(1), np.array([0]), np.array([7]), np.ones(1))
+    with pytest.raises(FleetPlannerError, match="refused to delete columns"):
+        model.delete_columns(np.array([9]))
