@@ -2,24 +2,27 @@
 
 The exact methods are in :mod:`models.methods`; this module says which jobs they get, which one
 is asked (``auto``: by size), what they start from (the placer's plan of the same jobs), and
-what a person gets when they are stopped: the best plan held and the best bound proved.
+what a person gets when they are stopped: the best plan held and the best bound proved. Beyond
+the exact methods there are bounds and local search (:mod:`planner.bounded_search`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from dataclasses import dataclass
 from typing import Final
 
 from instances.checker import check_plan
-from instances.errors import CheckError, InfeasibleError, UnsupportedError
+from instances.errors import CheckError, InputError, UnsupportedError, did_you_mean
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, Limits, Plan
 from instances.trace import Trace
+from models.backends.interrupt import Interrupt
 from models.bounds import VOLUME, volume
-from models.methods import require_method, solve
+from models.methods import METHODS, solve
 from models.options import Clock, Deadline, Progress, SolveOptions
 from models.result import (
     Result,
@@ -30,18 +33,19 @@ from models.result import (
     ratio_of,
     result_of,
 )
-from models.snapshot import FleetCaps, PlacedGroup, Snapshot, plan_of
+from models.snapshot import FleetCaps, Snapshot
+from planner import bounded_search
 from planner.moment import Problem, Selection, problem_of
-from planner.placer import Placer
+from planner.warm_start import warm_start
 
-__all__ = ["AUTO", "SnapshotReport", "solve_snapshot", "warm_start"]
+__all__ = ["ALL_METHODS", "AUTO", "SnapshotReport", "require_method", "solve_snapshot"]
 
 AUTO: Final = "auto"
+#: What ``method`` may be.
+ALL_METHODS: Final = (AUTO, *METHODS, *bounded_search.METHODS)
 #: Most jobs that ``auto`` gives to the exhaustive method; with rates it decides far more sets.
 _EXHAUSTIVE_JOBS: Final = 16
 _EXHAUSTIVE_JOBS_WITH_RATES: Final = 8
-#: Policy name of the placer's plan.
-_PLACER: Final = "weave"
 _GBIT_PER_GB: Final = 8.0
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 
@@ -175,6 +179,15 @@ class SnapshotReport:
         return _GBIT_PER_GB * gbps / (self.links * self.cluster.links.inter_gbps)
 
 
+def require_method(name: str, argument: str = "method") -> None:
+    """Raise InputError unless there is such a method."""
+    if name not in ALL_METHODS:
+        raise InputError(
+            f"Expected {argument} in {', '.join(ALL_METHODS)}, got '{name}'."
+            f"{did_you_mean(name, ALL_METHODS)}"
+        )
+
+
 def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     trace: Trace | JobTable,
     *,
@@ -200,9 +213,8 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
         ``Selection.peak()`` (the earliest moment with the most jobs present),
         ``Selection.at(hours)`` or ``Selection.all_jobs()``.
     method : str
-        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, else set-partition; the
-        placer's plan with the volume bound where both refuse the size) or one of
-        ``models.methods.METHODS``.
+        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, else set-partition; local-search
+        where both refuse the size) or another of ``ALL_METHODS``.
     cluster, limits, caps
         GPUs and prices, limits on one group, caps on the fleet.
     time_limit_s, node_limit, work_limit
@@ -238,31 +250,34 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     """
     if isinstance(trace, JobTable):
         trace = Trace(name="jobs", sha256=None, jobs=trace)
-    if method != AUTO:
-        require_method(method)
+    require_method(method)
     began = clock() if clock else 0.0
-    problem = problem_of(trace, select, cluster, limits, caps)
-    options = SolveOptions(
-        time_limit_s=time_limit_s,
-        node_limit=node_limit,
-        work_limit=work_limit,
-        seed=seed,
-        clock=clock or time.monotonic,
-        progress=progress,
-    )
-    deadline = options.start()
-    notes: list[str] = []
-    result = _solved(problem, method, options, notes)
+    with Interrupt() as early:  # from here on Ctrl-C gets an answer
+        problem = problem_of(trace, select, cluster, limits, caps)
+        options = SolveOptions(
+            time_limit_s=time_limit_s,
+            node_limit=node_limit,
+            work_limit=work_limit,
+            seed=seed,
+            clock=clock or time.monotonic,
+            progress=progress,
+        )
+        deadline = options.start()
+        notes: list[str] = []
+    result = _solved(problem, () if early.hit else _methods(method, problem), options, notes)
     interrupted = result.stopped_by is StoppedBy.INTERRUPT
-    result, bound_method = _bounded(result, problem.snapshot)
+    notes += _speed(result)
     result = _explained(result, problem.snapshot, deadline, notes)
+    with Interrupt() as late:  # what is held is reported, however late Ctrl-C comes
+        result, bound_method = _bounded(result, problem.snapshot)
+        plan = _whole_plan(problem, result)
     return SnapshotReport(
         problem=problem,
         asked=method,
         result=result,
-        plan=_whole_plan(problem, result),
+        plan=plan,
         bound_method=bound_method,
-        interrupted=interrupted,
+        interrupted=interrupted or late.hit,
         notes=tuple(notes),
         seconds=clock() - began if clock else None,
     )
@@ -271,96 +286,68 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
 # --- the method ---------------------------------------------------------------------------------
 
 
-def _methods(asked: str, snapshot: Snapshot) -> tuple[str, ...]:
+def _methods(asked: str, problem: Problem) -> tuple[str, ...]:
     """Return the methods to ask, in order: the next where one refuses the size."""
     if asked != AUTO:
         return (asked,)
-    most = _EXHAUSTIVE_JOBS if snapshot.limits.max_rate == 1 else _EXHAUSTIVE_JOBS_WITH_RATES
-    return ("exhaustive", "set-partition") if len(snapshot) <= most else ("set-partition",)
-
-
-def _solved(problem: Problem, asked: str, options: SolveOptions, notes: list[str]) -> Result:
-    """Return what the method found, or what was held when it was stopped or refused."""
     snapshot = problem.snapshot
-    methods = _methods(asked, snapshot)
+    most = _EXHAUSTIVE_JOBS if snapshot.limits.max_rate == 1 else _EXHAUSTIVE_JOBS_WITH_RATES
+    some = ("exhaustive",) if len(snapshot) <= most else ()
+    return (*some, "set-partition", bounded_search.LOCAL_SEARCH)
+
+
+def _solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
+    if method in bounded_search.METHODS:
+        return bounded_search.solve(method, snapshot, options)
+    return solve(method, snapshot, options)
+
+
+def _solved(
+    problem: Problem, methods: tuple[str, ...], options: SolveOptions, notes: list[str]
+) -> Result:
+    """Return what the first method that takes the size found, or what was held at Ctrl-C.
+
+    No methods: Ctrl-C came before the first.
+    """
+    snapshot = problem.snapshot
+    name = methods[0] if methods else AUTO
     overdrawn = problem.overdrawn()
     if overdrawn is not None:
         return result_of(
             snapshot,
             options,
-            methods[0],
+            name,
             groups=None,
             bound_usd=None,
             infeasible=True,
             conflict=overdrawn,
         )
     if not len(snapshot):  # async jobs only: nothing to decide
-        return result_of(snapshot, options, methods[0], groups=(), bound_usd=0.0)
-    refusal = ""
+        return result_of(snapshot, options, name, groups=(), bound_usd=0.0)
     deadline = options.start()  # one for the placer and every method asked
-    try:
-        options = dataclasses.replace(options, warm_start=warm_start(snapshot))
+    with contextlib.suppress(KeyboardInterrupt):  # answered below
+        if methods:
+            options = dataclasses.replace(options, warm_start=warm_start(snapshot))
         for method in methods:
             options = dataclasses.replace(options, time_limit_s=deadline.remaining_s())
             try:
-                return solve(method, snapshot, options)
+                return _solve(method, snapshot, options)
             except UnsupportedError as error:
-                if asked != AUTO:
+                if method == methods[-1]:
                     raise
-                refusal = str(error)
-    except KeyboardInterrupt:
-        notes.append("Ctrl-C: what was held before the method began is all there is.")
-        return _held(snapshot, options, methods[0], StoppedBy.INTERRUPT)
-    notes.append(
-        f"too large for an exact method, so this is the placer's plan, with the {VOLUME} bound. "
-        f"{refusal}"
-    )
-    return _held(snapshot, options, methods[-1], StoppedBy.SIZE)
-
-
-def _held(snapshot: Snapshot, options: SolveOptions, method: str, stopped_by: StoppedBy) -> Result:
-    """Return the result of a method that gave none: the plan it would have started from."""
-    groups = first_incumbent(snapshot, options)
+                if methods[-1] in bounded_search.METHODS and method == methods[-2]:
+                    notes.append(
+                        f"too large for an exact method, so {methods[-1]} was asked. {error}"
+                    )
+    notes.append("Ctrl-C: what was held before the method began is all there is.")
     return result_of(
-        snapshot, options, method, groups=groups, bound_usd=None, stopped_by=stopped_by
+        snapshot,
+        options,
+        name,
+        groups=first_incumbent(snapshot, options),
+        bound_usd=None,
+        stopped_by=StoppedBy.INTERRUPT,
     )
-
-
-def warm_start(snapshot: Snapshot) -> Plan | None:
-    """Return the placer's plan of the jobs in order of arrival; ``None`` where it has none.
-
-    It has none when a job cannot run even alone, or when its plan exceeds the fleet caps,
-    which the placer does not know.
-
-    Raises
-    ------
-    CheckError
-        When the placer's plan breaks a rule: a fault of the program.
-    """
-    placer = Placer(cluster=snapshot.cluster, limits=snapshot.limits)
-    index = {job.job_id: i for i, job in enumerate(snapshot.jobs)}
-    try:
-        for job in sorted(snapshot.jobs, key=lambda job: job.arrival_s):
-            placer.place(job)
-    except InfeasibleError:
-        return None
-    groups = []
-    for state in placer.groups():
-        order = sorted(range(len(state.jobs)), key=lambda i: index[state.jobs[i].job_id])
-        groups.append(
-            PlacedGroup(
-                members=tuple(index[state.jobs[i].job_id] for i in order),
-                rollout_pins=tuple(state.rollout_pins[i] for i in order),
-                train_pins=tuple(state.train_pins[i] for i in order),
-                period_s=state.period_s,
-                starts_s=tuple(state.starts_s[i] for i in order),
-                rates=tuple(state.rates[i] for i in order),
-            )
-        )
-    nodes = [group.nodes for group in groups]
-    if not snapshot.caps.allow(sum(r for r, _ in nodes), sum(t for _, t in nodes)):
-        return None
-    return plan_of(snapshot, groups, _PLACER)
 
 
 # --- what is reported ---------------------------------------------------------------------------
@@ -376,7 +363,7 @@ def _bounded(result: Result, snapshot: Snapshot) -> tuple[Result, str | None]:
     weak = volume(snapshot.table, snapshot.cluster, snapshot.limits)
     own = result.bound_usd_per_hour
     if own is not None and own >= weak.usd_per_hour:
-        return result, result.method
+        return result, result.bound_method or result.method
     if result.plan is None and not snapshot.caps.allow(weak.rollout_nodes, weak.train_nodes):
         none = Termination.INFEASIBLE
         result = dataclasses.replace(
@@ -392,6 +379,17 @@ def _bounded(result: Result, snapshot: Snapshot) -> tuple[Result, str | None]:
         )
         return result, VOLUME
     return dataclasses.replace(result, bound_usd_per_hour=weak.usd_per_hour), VOLUME
+
+
+def _speed(result: Result) -> list[str]:
+    """Return what a reader must know of how fast inner loops ran."""
+    if result.method not in bounded_search.METHODS:
+        return []
+    from models.compiled import COMPILED  # numba takes a while to import
+
+    if COMPILED:
+        return []
+    return ["numba is not installed (extra speed), so inner loops ran many times slower."]
 
 
 def _explained(result: Result, snapshot: Snapshot, deadline: Deadline, notes: list[str]) -> Result:

@@ -1,0 +1,66 @@
+"""The cheapest valid plan of a search so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from models.result import usd_of
+from models.snapshot import PlacedGroup, Snapshot, plan_of
+
+__all__ = ["HeldPlan"]
+
+_POLICY: Final = "local-search"
+#: Relative distance within which two prices are the same.
+_SAME: Final = 1e-12
+
+
+class HeldPlan:
+    """What a search holds: valid at any moment, also in the midst of an interrupt.
+
+    Attributes
+    ----------
+    groups : tuple of PlacedGroup
+    usd : float
+        Price, $/h.
+    iterations : int
+        Of the search, set by it: the moment of what is offered next.
+    trajectory : list of (int, float)
+        Moment and price of every plan held.
+    """
+
+    def __init__(self, snapshot: Snapshot, groups: tuple[PlacedGroup, ...]) -> None:
+        self.snapshot = snapshot
+        self.iterations = 0
+        self._best = groups, usd_of(snapshot, groups)
+        self.trajectory = [(0, self.usd)]
+
+    @property
+    def groups(self) -> tuple[PlacedGroup, ...]:
+        """The groups held."""
+        return self._best[0]
+
+    @property
+    def usd(self) -> float:
+        """Their price, $/h."""
+        return self._best[1]
+
+    def offer(self, groups: Sequence[PlacedGroup]) -> bool:
+        """Hold these groups if they are cheaper and within the fleet caps; return whether.
+
+        Raises
+        ------
+        CheckError
+            When they are not a valid plan: a fault of the program.
+        """
+        found = tuple(groups)
+        usd = usd_of(self.snapshot, found)
+        if usd >= self.usd * (1 - _SAME):
+            return False
+        nodes = [group.nodes for group in found]
+        if not self.snapshot.caps.allow(sum(r for r, _ in nodes), sum(t for _, t in nodes)):
+            return False
+        plan_of(self.snapshot, found, _POLICY)
+        self._best = found, usd  # one assignment: an interrupt comes before it or after it
+        self.trajectory.append((self.iterations, usd))
+        return True
