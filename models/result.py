@@ -48,6 +48,7 @@ class StoppedBy(StrEnum):
     WORK = "work"
     INTERRUPT = "interrupt"
     GRID = "grid"  #: the finest time grid leaves an interval (CP-SAT)
+    SEARCH = "search"  #: a heuristic ended by its own rule; what it holds may not be the least
     SIZE = "size"  #: too many candidate groups; what is held was not made by the method
 
 
@@ -104,6 +105,8 @@ class Result:
         Its price, $/h.
     bound_usd_per_hour : float or None
         Proved: no valid plan within ``limits`` and ``caps`` costs less, $/h.
+    bound_method : str or None
+        Who proved the bound, where that is another than ``method``.
     limits, caps
         What plan and bound hold for.
     options : SolveOptions
@@ -126,6 +129,7 @@ class Result:
     plan: Plan | None = None
     usd_per_hour: float | None = None
     bound_usd_per_hour: float | None = None
+    bound_method: str | None = None
     solver: SolverInfo | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -209,6 +213,7 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
     *,
     groups: Iterable[PlacedGroup] | None,
     bound_usd: float | None,
+    bound_method: str | None = None,
     stopped_by: StoppedBy | None = None,
     claimed_usd: float | None = None,
     infeasible: bool = False,
@@ -226,6 +231,8 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
         What is held.
     bound_usd : float or None
         Proved bound, $/h.
+    bound_method : str, optional
+        Who proved it, where that is another.
     claimed_usd : float, optional
         The solver's objective for ``groups``; compared with the re-derived price.
     infeasible, failed : bool
@@ -270,6 +277,7 @@ def result_of(  # noqa: PLR0913 - one argument per field that a method knows
         plan=plan,
         usd_per_hour=usd,
         bound_usd_per_hour=bound_usd,
+        bound_method=bound_method if bound_usd is not None else None,
         limits=snapshot.limits,
         caps=snapshot.caps,
         options=options,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from instances.errors import InputError, did_you_mean
+from instances.errors import InputError
 from planner.cli_options import (
     ClusterOption,
     CoefficientsOption,
@@ -30,7 +30,13 @@ from planner.cli_options import (
     stdout_console,
     trace_warnings,
 )
-from planner.terminal import EXIT_FAILED, Reporter, guarded
+from planner.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    Reporter,
+    ending_as_interrupt,
+    guarded,
+)
 
 if TYPE_CHECKING:
     from instances.hardware import Cluster
@@ -41,8 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["export", "snapshot"]
 
 _PLAN_FILE: Final = "plan.json"
-#: As Ctrl-C ends every command, but here with what was held.
-_EXIT_INTERRUPTED: Final = 130
 
 PeakOption = Annotated[
     bool,
@@ -84,17 +88,6 @@ def _selection(peak: bool, at_hours: float | None, all_jobs: bool) -> Selection:
     return Selection.all_jobs() if all_jobs else Selection.peak()
 
 
-def _require_method(name: str) -> None:
-    from models.methods import METHODS
-    from planner.snapshot import AUTO
-
-    known = (AUTO, *METHODS)
-    if name not in known:
-        raise InputError(
-            f"Expected --method in {', '.join(known)}, got '{name}'.{did_you_mean(name, known)}"
-        )
-
-
 def _read(trace: Path, cluster: Cluster, coefficients: Path | None, strict: bool) -> Trace:
     from instances.trace import read_trace, refuse_estimates
 
@@ -117,8 +110,8 @@ def snapshot(
         str,
         typer.Option(
             "--method",
-            help="auto (by size), exhaustive, milp, cpsat or set-partition; all prove the same "
-            "least cost.",
+            help="auto (by size); exhaustive, milp, cpsat and set-partition prove the same least "
+            "cost; column-generation and local-search take any size and tell how far from it.",
         ),
     ] = "auto",
     cluster: ClusterOption = None,
@@ -162,23 +155,25 @@ def snapshot(
     """Find the least-cost plan of the jobs present at one moment, and prove it.
 
     A job is present from arrival_s until arrival_s + duration_s. Exit code 0: a plan is held;
-    1: none exists, or none was found; 2: bad input; 130: Ctrl-C (the plan held is printed).
+    1: none exists, or none was found; 2: bad input; 130: Ctrl-C, SIGTERM or SIGHUP (the plan and
+    the bound held are printed).
     """
     from instances.plan import Limits
     from models.snapshot import FleetCaps
     from planner.api import solve_snapshot
     from planner.out_files import require_writable
+    from planner.snapshot import require_method
 
     reporter = Reporter(quiet=quiet)
     select = _selection(peak, at_hours, all_jobs)
-    _require_method(method)
+    require_method(method, "--method")
     seconds = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     if out is not None:
         require_writable(out, (_PLAN_FILE,), force=force)
     _require_gantt(gantt, gantt_group, force=force)
     machines = cluster_of(cluster)
     jobs = _read(trace, machines, coefficients, strict)
-    with reporter.progress() as progress:
+    with ending_as_interrupt(), reporter.progress() as progress:
         report = solve_snapshot(
             jobs,
             select=select,
@@ -216,7 +211,7 @@ def snapshot(
     if gantt is not None:
         _draw(report, gantt, gantt_group, force=force, reporter=reporter)
     if report.interrupted:
-        raise typer.Exit(_EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
     if report.plan is None:
         raise typer.Exit(EXIT_FAILED)
 

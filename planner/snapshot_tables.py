@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_snapshot", "scope_words"]
+__all__ = ["many", "print_snapshot", "rounded_up", "scope_words"]
 
 _HOUR_S: Final = 3600.0
 _STOPPED: Final[dict[StoppedBy, str]] = {
@@ -26,6 +26,7 @@ _STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.WORK: "the work limit",
     StoppedBy.INTERRUPT: "Ctrl-C",
     StoppedBy.GRID: "the finest time grid",
+    StoppedBy.SEARCH: "its own rule: nothing cheaper was found for long",
     StoppedBy.SIZE: "the number of candidate groups",
 }
 _LEGEND: Final = (
@@ -41,7 +42,8 @@ _RATES_LEGEND: Final = (
 )
 
 
-def _many(number: int, word: str) -> str:
+def many(number: int, word: str) -> str:
+    """Return a number of things in words."""
     return f"{number:,} {word}{'s' * (number != 1)}"
 
 
@@ -49,10 +51,10 @@ def scope_words(limits: Limits, caps: FleetCaps) -> str:
     """Return which plans a bound holds for."""
     parts = []
     if limits.max_group_size:
-        parts.append(f"at most {_many(limits.max_group_size, 'job')}")
+        parts.append(f"at most {many(limits.max_group_size, 'job')}")
     for pool, most in (("rollout", limits.max_rollout_nodes), ("train", limits.max_train_nodes)):
         if most is not None:
-            parts.append(f"at most {_many(most, f'{pool} node')}")
+            parts.append(f"at most {many(most, f'{pool} node')}")
     words = f"with groups of {' and '.join(parts)}" if parts else "whatever its groups"
     most = limits.max_rate
     words += f" and {'one iteration' if most == 1 else f'up to {most} iterations'} a period"
@@ -66,10 +68,10 @@ def _heading(report: SnapshotReport) -> str:
     problem = report.problem
     n, total = len(report.jobs), len(report.trace.jobs)
     if problem.moment_s is None:
-        who = f"all {_many(n, 'job')}"
+        who = f"all {many(n, 'job')}"
     else:
         peak = " (peak)" if problem.selection.kind == "peak" else ""
-        who = f"{n:,} of {_many(total, 'job')} present at {problem.moment_s / _HOUR_S:,.2f} h{peak}"
+        who = f"{n:,} of {many(total, 'job')} present at {problem.moment_s / _HOUR_S:,.2f} h{peak}"
     auto = f" ({AUTO})" if report.asked == AUTO else ""
     return f"{report.trace.name}: {who}, method {report.result.method}{auto}"
 
@@ -91,9 +93,9 @@ def _fleet(report: SnapshotReport) -> str:
     parts = []
     for pool, node in (("rollout", report.cluster.rollout), ("train", report.cluster.train)):
         gpus = nodes[pool] * node.gpus_per_node
-        parts.append(f"{_many(nodes[pool], f'{node.gpu.name} node')} ({gpus:,} GPUs)")
+        parts.append(f"{many(nodes[pool], f'{node.gpu.name} node')} ({gpus:,} GPUs)")
     return (
-        f"{parts[0]} and {parts[1]} in {_many(len(plan.groups), 'group')} cost "
+        f"{parts[0]} and {parts[1]} in {many(len(plan.groups), 'group')} cost "
         f"${report.usd_per_hour:,.2f}/h."
     )
 
@@ -115,13 +117,13 @@ def _proven(report: SnapshotReport) -> Iterator[str]:
         return
     text = f"Proven: no valid plan {scope} costs less than ${bound:,.2f}/h ({_prover(report)})"
     if ratio is not None:
-        text += f", so this one costs at most {_up(ratio)} x the least"
+        text += f", so this one costs at most {rounded_up(ratio)} x the least"
     yield f"{text}."
 
 
-def _up(ratio: float) -> str:
-    """Return a ratio with two decimals, never rounded down to one that is not proven."""
-    return f"{-(-ratio * 100 // 1) / 100:.2f}"
+def rounded_up(ratio: float) -> str:
+    """Return a ratio with three decimals, never rounded down to one that is not proven."""
+    return f"{-(-round(ratio * 1000, 6) // 1) / 1000:.3f}"
 
 
 def _against(report: SnapshotReport) -> Iterator[str]:
@@ -148,7 +150,7 @@ def _apart(report: SnapshotReport) -> Iterator[str]:
     if dedicated:
         held = report.problem.dedicated_nodes
         yield (
-            f"{_many(len(dedicated), 'async job')} hold{'s' * (len(dedicated) == 1)} "
+            f"{many(len(dedicated), 'async job')} hold{'s' * (len(dedicated) == 1)} "
             f"{held['rollout']} + {held['train']} dedicated nodes for "
             f"${report.dedicated_usd_per_hour:,.2f}/h: in nodes, cost and bound above, not in "
             f"cost over bound."
@@ -157,7 +159,7 @@ def _apart(report: SnapshotReport) -> Iterator[str]:
     if links is not None and used is not None:
         guess = "" if report.cluster.links.links is not None else " (one per 16 nodes, a guess)"
         yield (
-            f"Sync uses {100 * used:.0f}% of {_many(links, 'link')} of "
+            f"Sync uses {100 * used:.0f}% of {many(links, 'link')} of "
             f"{report.cluster.links.inter_gbps:g} Gb/s between the clusters{guess}."
         )
 

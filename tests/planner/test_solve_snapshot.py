@@ -320,17 +320,16 @@ def test_auto_asks_set_partition_where_exhaustive_refuses(monkeypatch: pytest.Mo
     assert report.notes == ()
 
 
-def test_auto_falls_back_on_the_placer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seventeen jobs alone; the volume bound is 10.2 and 8.5085 nodes, so 11 + 9."""
+def test_auto_searches_where_exact_methods_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seventeen jobs of 0.6 rollout and 0.5005 train nodes of work: no two share a node."""
     use_method(monkeypatch, "set-partition", refuses)
     report = solve_snapshot(many(17))
     result = report.result
-    assert (result.termination, result.stopped_by) == (Termination.FEASIBLE_LIMIT, StoppedBy.SIZE)
+    assert (result.method, result.termination) == ("local-search", Termination.OPTIMAL)
     assert result.usd_per_hour == pytest.approx(17 * PAIR_USD)
-    assert report.bound_method == "volume"
-    assert result.bound_usd_per_hour == pytest.approx(11 * ROLLOUT_USD + 9 * TRAIN_USD)
+    assert report.bound_method == "pool-decomposition"
     (note,) = report.notes
-    assert "too large for an exact method" in note
+    assert "too large for an exact method, so local-search was asked" in note
     assert "Expected fewer than 17 jobs" in note
 
 
