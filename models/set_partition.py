@@ -39,6 +39,7 @@ from models import maximal_sets, single_node_sets
 from models.candidate_groups import enumerate_groups
 from models.covering import VERSION, Cover, CoverProblem, Ending, solve_cover
 from models.group_cost import GroupCost, Nodes
+from models.known_groups import KnownGroups, RememberingCost
 from models.maximal_sets import MaximalSets
 from models.options import Deadline, OutOfTimeError, SolveOptions
 from models.rate_sets import DECIDED_SIZE, RateSetPool
@@ -144,8 +145,15 @@ class _Run:
         self.seconds[step] = self.seconds.get(step, 0.0) + self.deadline.elapsed_s - began_s
 
 
-def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
+def solve(snapshot: Snapshot, options: SolveOptions, known: KnownGroups | None = None) -> Result:
     """Return a least-cost plan, proved, or the best plan and bound at a limit.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    options : SolveOptions
+    known : KnownGroups, optional
+        Verdicts on groups of earlier snapshots of the same trace; new ones are added.
 
     Raises
     ------
@@ -156,12 +164,14 @@ def solve(snapshot: Snapshot, options: SolveOptions) -> Result:
     """
     deadline = options.start()
     held = first_incumbent(snapshot, options)
+    # a little later: groups chosen when the time is over are decided all the same
+    later = deadline.later(_GRACE_S)
+    known = KnownGroups() if known is None else known
     run = _Run(
         snapshot=snapshot,
         options=options,
         deadline=deadline,
-        # a little later: groups chosen when the time is over are decided all the same
-        cost=GroupCost(snapshot, seed=options.seed, deadline=deadline.later(_GRACE_S)),
+        cost=RememberingCost(snapshot, known, seed=options.seed, deadline=later),
         held=held,
         held_usd=inf if held is None else usd_of(snapshot, held),
     )

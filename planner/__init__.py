@@ -55,7 +55,14 @@ if TYPE_CHECKING:
     from instances.trace import Trace, TraceError, jobs_from_frame, read_trace, write_trace
     from models.result import Conflict, Result, StoppedBy, Termination
     from models.snapshot import FleetCaps
-    from planner.api import PlanReport, SnapshotReport, plan_trace, solve_snapshot
+    from planner.api import (
+        GapReport,
+        PlanReport,
+        SnapshotReport,
+        optimality_gap,
+        plan_trace,
+        solve_snapshot,
+    )
     from planner.group_state import GroupState
     from planner.interval import Interval
     from planner.moment import Selection
@@ -104,8 +111,10 @@ _HOME = {
     "StoppedBy": "models.result",
     "Termination": "models.result",
     "FleetCaps": "models.snapshot",
+    "GapReport": "planner.api",
     "PlanReport": "planner.api",
     "SnapshotReport": "planner.api",
+    "optimality_gap": "planner.api",
     "plan_trace": "planner.api",
     "solve_snapshot": "planner.api",
     "GroupState": "planner.group_state",
@@ -130,6 +139,7 @@ __all__ = [
     "Estimate",
     "FleetCaps",
     "FleetPlannerError",
+    "GapReport",
     "GpuType",
     "GroupState",
     "GroupVersion",
@@ -164,6 +174,7 @@ __all__ = [
     "import_generic",
     "import_philly",
     "jobs_from_frame",
+    "optimality_gap",
     "plan_trace",
     "production",
     "profiles",

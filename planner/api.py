@@ -1,4 +1,4 @@
-"""The public API: plan a trace, with baselines, by both duration conventions; solve a snapshot."""
+"""The public API: plan a trace by both duration conventions; solve a snapshot; state the gap."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import Trace
+from planner.gap import GapReport, optimality_gap
 from planner.interval import Interval, interval
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, make_policy, require_policy
 from planner.replay import Convention, ReplayResult, replay, require_convention
 from planner.snapshot import SnapshotReport, solve_snapshot
 
-__all__ = ["PlanReport", "SnapshotReport", "plan_trace", "solve_snapshot"]
+__all__ = [
+    "GapReport",
+    "PlanReport",
+    "SnapshotReport",
+    "optimality_gap",
+    "plan_trace",
+    "solve_snapshot",
+]
 
 #: Called with (label, jobs done, jobs) while a replay runs.
 Progress = Callable[[str, int, int], None]

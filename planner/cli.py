@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from instances.errors import InputError, did_you_mean
+from planner.cli_gap import gap
 from planner.cli_options import (
     ClusterOption,
     CoefficientsOption,
@@ -249,6 +250,7 @@ def plan(
 
 
 app.command("snapshot")(snapshot)
+app.command("gap")(gap)
 
 
 # --- check ------------------------------------------------------------------------------

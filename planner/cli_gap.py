@@ -1,0 +1,196 @@
+"""``planner gap``: how far the policy is from the least cost, over a whole replay."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from instances.errors import InputError
+from planner.cli_options import (
+    ClusterOption,
+    CoefficientsOption,
+    ForceOption,
+    JsonOption,
+    MaxGroupSizeOption,
+    MaxRateOption,
+    MaxRolloutNodesOption,
+    MaxTrainNodesOption,
+    QuietOption,
+    SeedOption,
+    StrictOption,
+    TraceOption,
+    cluster_of,
+    coefficients_of,
+    print_json,
+    seconds_of,
+    stdout_console,
+    trace_warnings,
+)
+from planner.terminal import Reporter, guarded
+
+if TYPE_CHECKING:
+    from planner.gap import GapReport
+
+__all__ = ["gap"]
+
+#: As Ctrl-C ends every command, but here with what is known.
+_EXIT_INTERRUPTED: Final = 130
+
+
+@guarded
+def gap(
+    trace: TraceOption,
+    policy: Annotated[
+        str, typer.Option("--policy", help="weave or solo: those whose plans are valid.")
+    ] = "weave",
+    durations: Annotated[
+        str,
+        typer.Option(
+            "--durations",
+            help="wallclock: stays are fixed, the ratio holds against every policy; work: sharing "
+            "stretches stays, the ratio is along the policy's own trajectory.",
+        ),
+    ] = "wallclock",
+    cluster: ClusterOption = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective", help="What placing a job minimises: per-hour or per-iteration."
+        ),
+    ] = "per-hour",
+    tie_rule: Annotated[
+        str, typer.Option("--tie-rule", help="Order of equally dear groups, as in plan.")
+    ] = "tightest",
+    max_group_size: MaxGroupSizeOption = 5,
+    max_rollout_nodes: MaxRolloutNodesOption = None,
+    max_train_nodes: MaxTrainNodesOption = None,
+    max_rate: MaxRateOption = 1,
+    train_scaling: Annotated[
+        bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
+    ] = False,
+    pack_saturated: Annotated[
+        bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
+    ] = False,
+    time_limit: Annotated[
+        str,
+        typer.Option(
+            "--time-limit-per-snapshot",
+            metavar="T",
+            help="90, 90s, 5m or 1.5h; then the best plan and bound count.",
+        ),
+    ] = "10s",
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", help="Good enough above the bound: 0.01 is 1 %."),
+    ] = 0.0,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", min=1, help="Processes [one per processor].", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", metavar="FILE", help="Store of finished snapshots: read, and added to."
+        ),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="Worst moments to show.")] = 5,
+    show: Annotated[bool, typer.Option("--show", help="Show every moment.")] = False,
+    seed: SeedOption = 0,
+    coefficients: CoefficientsOption = None,
+    strict: StrictOption = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write gap.csv and worst_plan.json there."),
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Add seconds and reuse by step to --json.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Hold a replay against the least cost of the jobs present, at every moment.
+
+    The gap, integrated over time, in two parts: online regret (against the same jobs placed
+    anew) and heuristic loss (against the least cost). Exit code 0: done; 1: a job cannot run, or
+    a check failed; 2: bad input; 130: Ctrl-C (what is known by then is printed).
+    """
+    from instances.plan import Limits
+    from instances.trace import read_trace, refuse_estimates
+    from planner.gap import optimality_gap
+    from planner.gap_files import GAP_FILES, write_gap_files
+    from planner.out_files import require_writable
+    from planner.placer import PlacerParams
+    from planner.replay import require_convention
+
+    reporter = Reporter(quiet=quiet)
+    require_convention(durations)
+    seconds = seconds_of(time_limit, "--time-limit-per-snapshot")
+    if show and as_json:
+        raise InputError("Expected one of --show and --json: the table, or the document.")
+    params = PlacerParams(
+        objective=objective,
+        tie_rule=tie_rule,
+        train_scaling=train_scaling,
+        skip_saturated=not pack_saturated,
+    )
+    if out is not None:
+        require_writable(out, GAP_FILES, force=force)
+    machines = cluster_of(cluster)
+    jobs = read_trace(trace, machines, coefficients_of(coefficients))
+    if strict:
+        refuse_estimates(jobs.jobs)
+    with reporter.progress() as progress:
+        report = optimality_gap(
+            jobs,
+            policy=policy,
+            cluster=machines,
+            limits=Limits(
+                max_group_size=max_group_size,
+                max_rollout_nodes=max_rollout_nodes,
+                max_train_nodes=max_train_nodes,
+                max_rate=max_rate,
+            ),
+            placer=params,
+            durations="work" if durations == "work" else "wallclock",
+            time_limit_per_snapshot_s=seconds,
+            tolerance=tolerance,
+            seed=seed,
+            processes=processes,
+            resume=resume,
+            progress=progress,
+            clock=time.perf_counter if timings else None,
+        )
+    _say(report, resume, reporter)
+    for text in trace_warnings(jobs.jobs, machines):
+        reporter.warn(text)
+    if as_json:
+        from planner.gap_document import gap_document
+
+        print_json(gap_document(report, worst=worst, timings=timings))
+    else:
+        from planner.gap_tables import print_gap
+
+        print_gap(report, stdout_console(), worst=worst, show=show)
+    if timings and not as_json:
+        reporter.note("--timings shows in --json only.")
+    if out is not None:
+        written = write_gap_files(report, out, force=force)
+        reporter.note(f"Wrote {', '.join(written)} to {out}.")
+    if report.interrupted:
+        raise typer.Exit(_EXIT_INTERRUPTED)
+
+
+def _say(report: GapReport, resume: Path | None, reporter: Reporter) -> None:
+    """Say where the answer comes from, and what is missing."""
+    from planner.gap_document import gap_notes
+
+    if resume is not None:
+        reporter.note(f"Read {report.read:,} of {report.distinct:,} snapshots from {resume}.")
+    for text in gap_notes(report):
+        reporter.warn(text)

@@ -1,0 +1,560 @@
+"""The optimality gap of a whole replay: what the policy paid, and the least it could have.
+
+At every moment of a replay (:mod:`planner.gap_moments`) four prices of the jobs present, $/h:
+
+* ``policy``: what the policy pays, its groups being what arrivals and departures made of them;
+* ``replanned``: the same policy places the same jobs from scratch, in order of arrival;
+* ``held``: the cheapest plan known, the optimum where it is proved;
+* ``bound``: proved, no valid plan costs less.
+
+Each is integrated over time, and the gap splits without remainder:
+
+    policy / bound = (policy / replanned) x (replanned / held) x (held / bound)
+                      online regret          heuristic loss      unproved rest
+
+The first factor is below 1 where the policy's groups are cheaper than those it would make anew.
+Under ``wallclock`` the moments do not depend on the policy, so the integrated ratio holds
+against every policy whose plans are valid at the same limits. Under ``work`` sharing stretches
+stays: the ratio is that along the policy's own trajectory, and named so (design section 4).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum, isfinite
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from instances.errors import FleetPlannerError, InputError
+from instances.hardware import DEFAULT_CLUSTER, Cluster
+from instances.jobs import JobTable
+from instances.plan import Limits, Plan
+from instances.trace import Trace
+from models.bounds import volume
+from models.options import Progress, SolveOptions
+from models.result import OPTIMALITY_REL, proved, ratio_of, usd_of
+from models.snapshot import Snapshot, plan_of, solo_group
+from planner.gap_moments import Moment, moments_of
+from planner.gap_solve import CHAIN, Effort, Link, Replayed, Solved, carried_over, solo_usd
+from planner.gap_store import Keys, Store
+from planner.gap_workers import cpus, solved_links
+from planner.placer import PlacerParams
+from planner.policies import PolicyOptions, require_policy
+from planner.replay import Convention, ReplayResult, replay, require_convention
+
+__all__ = ["POLICIES_WITH_BOUND", "GapReport", "GapRow", "GapTotals", "optimality_gap"]
+
+#: Policies whose plans are valid, so that the bound concerns them.
+POLICIES_WITH_BOUND: Final = ("weave", "solo")
+#: Snapshots on either side whose bounds are held against one that is not proved.
+_WINDOW: Final = 64
+
+_LIMITS: Final = Limits()
+_PLACER: Final = PlacerParams()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapRow:
+    """One moment with jobs that may share, and its four prices, $/h, dedicated nodes left out.
+
+    Attributes
+    ----------
+    solved : Solved or None
+        What is known of its snapshot; ``None`` when the run ended before. Then ``replanned_usd``
+        and ``held_usd`` are the policy's price: nothing is known to be cheaper.
+    """
+
+    moment: Moment
+    policy_usd: float
+    replanned_usd: float
+    held_usd: float
+    bound_usd: float
+    bound_method: str
+    solved: Solved | None
+
+    @property
+    def n_jobs(self) -> int:
+        """Jobs that may share nodes."""
+        return len(self.moment.jobs)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the cheapest plan known is proved to cost the least."""
+        return proved(self.held_usd, self.bound_usd)
+
+    @property
+    def ratio(self) -> float | None:
+        """Policy over bound."""
+        return ratio_of(self.policy_usd, self.bound_usd)
+
+    @property
+    def open_ratio(self) -> float | None:
+        """Held over bound: 1 where proved."""
+        return ratio_of(self.held_usd, self.bound_usd)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapTotals:
+    """Prices of some moments integrated over time, $, dedicated nodes left out.
+
+    Ratios are ``None`` where the bound is nothing.
+    """
+
+    hours: float
+    policy_usd: float
+    replanned_usd: float
+    held_usd: float
+    bound_usd: float
+
+    @classmethod
+    def of(cls, rows: Sequence[GapRow]) -> GapTotals:
+        """Integrate these moments."""
+        hours = [row.moment.hours for row in rows]
+
+        def total(prices: Sequence[float]) -> float:
+            return fsum(usd * h for usd, h in zip(prices, hours, strict=True))
+
+        return cls(
+            hours=fsum(hours),
+            policy_usd=total([row.policy_usd for row in rows]),
+            replanned_usd=total([row.replanned_usd for row in rows]),
+            held_usd=total([row.held_usd for row in rows]),
+            bound_usd=total([row.bound_usd for row in rows]),
+        )
+
+    @property
+    def ratio(self) -> float | None:
+        """Policy over bound."""
+        return self.policy_usd / self.bound_usd if self.bound_usd > 0 else None
+
+    @property
+    def online_regret(self) -> float | None:
+        """Policy over the same jobs re-planned."""
+        return self.policy_usd / self.replanned_usd if self.bound_usd > 0 else None
+
+    @property
+    def heuristic_loss(self) -> float | None:
+        """Re-planned over the cheapest plans known."""
+        return self.replanned_usd / self.held_usd if self.bound_usd > 0 else None
+
+    @property
+    def unproved_rest(self) -> float | None:
+        """The cheapest plans known over their bounds: 1 where all are proved."""
+        return self.held_usd / self.bound_usd if self.bound_usd > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapReport:
+    """A replay and its optimality gap.
+
+    Attributes
+    ----------
+    replayed : Replayed
+        The rules; ``result`` is the replay.
+    rows : tuple of GapRow
+        One a moment with jobs that may share, in order of time.
+    distinct : int
+        Different snapshots among them.
+    read : int
+        Of these, read from a store.
+    interrupted : bool
+        Whether Ctrl-C ended it before all were solved.
+    seconds : dict of str to float
+        By step, when a clock was given.
+    """
+
+    trace: Trace
+    policy: str
+    replayed: Replayed
+    result: ReplayResult
+    rows: tuple[GapRow, ...]
+    distinct: int
+    read: int = 0
+    interrupted: bool = False
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def convention(self) -> Convention:
+        """Whether stays are fixed (``wallclock``) or stretched (``work``)."""
+        return self.result.convention
+
+    @property
+    def effort(self) -> Effort:
+        """What a snapshot was allowed to take."""
+        return self.replayed.effort
+
+    @cached_property
+    def totals(self) -> GapTotals:
+        """Over all moments."""
+        return GapTotals.of(self.rows)
+
+    @property
+    def ratio(self) -> float | None:
+        """Integrated cost over integrated bound, dedicated nodes left out of both."""
+        return self.totals.ratio
+
+    def mean_usd_per_hour(self, usd: float) -> float:
+        """Return an integrated price as a mean over the horizon, dedicated nodes added, $/h."""
+        return (usd + self.result.dedicated_usd_total) / self.result.horizon_h
+
+    @property
+    def n_proved(self) -> int:
+        """Moments whose optimum is proved."""
+        return sum(row.proved for row in self.rows)
+
+    def n_within(self, tolerance: float) -> int:
+        """Return how many moments hold a plan within so much of the bound."""
+        limit = 1 + max(tolerance, OPTIMALITY_REL)
+        return sum(row.held_usd <= row.bound_usd * limit for row in self.rows)
+
+    @property
+    def n_unsolved(self) -> int:
+        """Moments that the run did not come to."""
+        return sum(row.solved is None for row in self.rows)
+
+    @property
+    def n_reused(self) -> int:
+        """Moments settled by their neighbours, or by the same jobs before."""
+        settled = sum(row.solved is not None and row.solved.reused for row in self.rows)
+        return settled + len(self.rows) - self.distinct
+
+    @property
+    def worst_open(self) -> float | None:
+        """Largest ratio of a plan held over its bound."""
+        return max((row.open_ratio or 0.0 for row in self.rows), default=None)
+
+    @property
+    def stopped_by(self) -> dict[str, int]:
+        """Moments not proved, by the limit that stopped the proof."""
+        found: Counter[str] = Counter()
+        for row in self.rows:
+            if not row.proved and row.solved is not None:
+                found[row.solved.stopped_by or "tolerance"] += 1
+        return dict(sorted(found.items()))
+
+    @property
+    def bound_methods(self) -> dict[str, int]:
+        """Moments by who proved their bound."""
+        return dict(sorted(Counter(row.bound_method for row in self.rows).items()))
+
+    def worst(self, most: int) -> tuple[GapRow, ...]:
+        """Return the moments of the largest ratios, the earliest of equal ones first."""
+        rows = [row for row in self.rows if row.ratio is not None]
+        rows.sort(key=lambda row: (-(row.ratio or 0.0), row.moment.from_s))
+        return tuple(rows[:most])
+
+    def by_jobs(self) -> tuple[tuple[int, int, GapTotals], ...]:
+        """Return (least jobs, most jobs, totals) by number of jobs present: 1, 2, 3-4, 5-8, ..."""
+        classes: dict[int, list[GapRow]] = {}
+        for row in self.rows:
+            classes.setdefault((row.n_jobs - 1).bit_length(), []).append(row)
+        return tuple(
+            ((1 << k - 1) + 1 if k else 1, 1 << k, GapTotals.of(rows))
+            for k, rows in sorted(classes.items())
+        )
+
+    def plan_at(self, row: GapRow) -> Plan | None:
+        """Return the plan found for a moment, checked; ``None`` when it was not solved."""
+        if row.solved is None:
+            return None
+        snapshot = _snapshot(self.replayed, self.trace.jobs, row.moment.jobs)
+        return plan_of(snapshot, row.solved.groups, "gap")
+
+
+def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
+    trace: Trace | JobTable,
+    *,
+    policy: str = "weave",
+    cluster: Cluster = DEFAULT_CLUSTER,
+    limits: Limits = _LIMITS,
+    placer: PlacerParams = _PLACER,
+    durations: Convention = "wallclock",
+    time_limit_per_snapshot_s: float | None = 10.0,
+    tolerance: float = 0.0,
+    seed: int = 0,
+    processes: int | None = 1,
+    resume: Path | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], float] | None = None,
+) -> GapReport:
+    """Replay a trace and hold every moment against the least cost of its jobs.
+
+    Parameters
+    ----------
+    trace : Trace or JobTable
+        From :func:`read_trace`, or jobs made in Python.
+    policy : str
+        ``weave`` or ``solo``.
+    cluster, limits, placer
+        GPUs and prices, limits of one group, how the policy places.
+    durations : {"wallclock", "work"}
+        Convention of the replay (module docstring).
+    time_limit_per_snapshot_s : float, optional
+        A snapshot not proved by then keeps the best plan and bound.
+    tolerance : float
+        A plan within this relative distance of its bound is not improved any more.
+    seed : int
+        Of solvers.
+    processes : int, optional
+        1: in this process; ``None``: one per processor. They are spawned, so a script that asks
+        for more than one needs the usual ``if __name__ == "__main__":``.
+    resume : Path, optional
+        Store of finished snapshots, read and added to.
+    progress : callable, optional
+        Called with (label, done, total).
+    clock : callable, optional
+        Seconds from an arbitrary origin; given, steps are timed.
+
+    Returns
+    -------
+    GapReport
+        At Ctrl-C what is known by then, ``interrupted``.
+
+    Raises
+    ------
+    InputError
+        For an option out of its range, or a store that is none.
+    UnsupportedError
+        When the trace has one-step jobs.
+    InfeasibleError
+        When a job cannot run even alone.
+    CheckError
+        When a plan breaks a rule: a fault of the program.
+
+    Examples
+    --------
+    >>> from instances.catalog import catalog_path
+    >>> from instances.trace import read_trace
+    >>> report = optimality_gap(read_trace(catalog_path("tiny-open-shop")), policy="solo")
+    >>> report.ratio, report.n_proved == len(report.rows)
+    (2.0, True)
+    """
+    if isinstance(trace, JobTable):
+        trace = Trace(name="jobs", sha256=None, jobs=trace)
+    _require(policy, durations, tolerance, processes)
+    effort = Effort(time_limit_s=time_limit_per_snapshot_s, tolerance=tolerance, seed=seed)
+    SolveOptions(time_limit_s=effort.time_limit_s, seed=seed)  # raises for numbers out of range
+    timed = _Timer(clock)
+    with contextlib.ExitStack() as stack:
+        store = None if resume is None else stack.enter_context(Store(resume))
+        options = PolicyOptions(cluster=cluster, limits=limits, placer=placer, seed=seed)
+        result = replay(trace.jobs, policy, options, convention=durations, progress=_told(progress))
+        timed("replay")
+        replayed = Replayed(
+            jobs=tuple(trace.jobs),
+            cluster=cluster,
+            limits=limits,
+            placer=None if policy == "solo" else placer,
+            effort=effort,
+        )
+        moments = [moment for moment in moments_of(result) if moment.jobs]
+        book = _Book(replayed, trace.jobs, [moment.jobs for moment in moments], store)
+        timed("read")
+        wanted = cpus() if processes is None else processes
+        interrupted = book.solve(wanted, progress)
+        timed("solve")
+    return GapReport(
+        trace=trace,
+        policy=policy,
+        replayed=replayed,
+        result=result.without_plan(),
+        rows=book.rows(moments),
+        distinct=len(book.links),
+        read=book.read,
+        interrupted=interrupted,
+        seconds=timed.seconds,
+    )
+
+
+def _require(policy: str, durations: str, tolerance: float, processes: int | None) -> None:
+    require_policy(policy)
+    if policy not in POLICIES_WITH_BOUND:
+        raise InputError(
+            f"Expected policy in {', '.join(POLICIES_WITH_BOUND)}, got '{policy}': the bound "
+            "concerns valid plans only."
+        )
+    require_convention(durations)
+    if not (0 <= tolerance < 1 and isfinite(tolerance)):
+        raise InputError(f"Expected tolerance >= 0 and < 1, got {tolerance!r}.")
+    if processes is not None and processes < 1:
+        raise InputError(f"Expected processes >= 1, got {processes!r}.")
+
+
+def _told(progress: Progress | None) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress("replay", done, total)
+
+
+class _Timer:
+    """Seconds by step, when there is a clock."""
+
+    def __init__(self, clock: Callable[[], float] | None) -> None:
+        self._clock = clock
+        self._since = clock() if clock else 0.0
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, step: str) -> None:
+        """End a step."""
+        if self._clock:
+            now = self._clock()
+            self.seconds[step], self._since = now - self._since, now
+
+
+def _snapshot(replayed: Replayed, table: JobTable, jobs: Sequence[int]) -> Snapshot:
+    return Snapshot(table=table.take(jobs), cluster=replayed.cluster, limits=replayed.limits)
+
+
+class _Book:
+    """The distinct snapshots of a replay, and what is known of each."""
+
+    def __init__(
+        self,
+        replayed: Replayed,
+        table: JobTable,
+        snapshots: Sequence[tuple[int, ...]],
+        store: Store | None,
+    ) -> None:
+        self._replayed, self._table, self._store = replayed, table, store
+        self._keys = Keys(replayed)
+        self._solo = np.array([solo_usd(job, replayed.cluster) for job in replayed.jobs])
+        self._number: dict[str, int] = {}
+        self._key: list[str] = []
+        self.links: list[Link] = []
+        self._of: list[int] = []
+        for jobs in snapshots:
+            key = self._keys.of(jobs)
+            if key not in self._number:
+                self._number[key] = len(self.links)
+                self._key.append(key)
+                self.links.append(self._stored(Link(number=len(self.links), jobs=jobs), key))
+            self._of.append(self._number[key])
+        self.read = sum(link.solved is not None for link in self.links)
+
+    # --- the store ----------------------------------------------------------------------------
+
+    def _stored(self, link: Link, key: str) -> Link:
+        """Return the link with what the store knows of it, its plan checked anew."""
+        if self._store is None:
+            return link
+        solved = self._store.solved(key, self._keys)
+        if solved is not None:
+            snapshot = _snapshot(self._replayed, self._table, link.jobs)
+            usd = plan_of(snapshot, solved.groups, "gap").usd_total
+            if abs(usd - solved.usd_per_hour) > OPTIMALITY_REL * usd:
+                raise InputError(
+                    f"Expected the stored plan of {len(link.jobs)} jobs to cost "
+                    f"${solved.usd_per_hour:,.2f}/h, got ${usd:,.2f}/h: remove the store."
+                )
+        usd_again = self._store.replanned_usd(key, self._keys)
+        return dataclasses.replace(link, solved=solved, replanned_usd=usd_again)
+
+    def _keep(self, link: Link) -> None:
+        """Put down what is known now."""
+        before, key = self.links[link.number], self._key[link.number]
+        if self._store is not None:
+            if before.replanned_usd is None and link.replanned_usd is not None:
+                self._store.put_replanned(key, self._keys, link.replanned_usd)
+            if before.solved is None and link.solved is not None:
+                self._store.put_solved(key, self._keys, link.solved)
+        self.links[link.number] = link
+
+    # --- work ---------------------------------------------------------------------------------
+
+    def solve(self, processes: int, progress: Progress | None) -> bool:
+        """Solve what is not known; return whether Ctrl-C ended it."""
+        chains = [self.links[at : at + CHAIN] for at in range(0, len(self.links), CHAIN)]
+        open_ = [[link for link in chain if _is_open(link)] for chain in chains]
+        done, total = len(self.links) - sum(map(len, open_)), len(self.links)
+        left = [chain for chain, some in zip(chains, open_, strict=True) if some]
+        try:
+            if progress is not None:
+                progress("snapshots", done, total)
+            with contextlib.closing(solved_links(self._replayed, left, processes)) as links:
+                for link in links:
+                    self._keep(link)
+                    done += 1
+                    if progress is not None:
+                        progress("snapshots", done, total)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    # --- the outcome --------------------------------------------------------------------------
+
+    def rows(self, moments: Sequence[Moment]) -> tuple[GapRow, ...]:
+        """Return the moments with all that is known, by their neighbours included."""
+        settled = [self._settled(link) for link in self.links]
+        return tuple(
+            self._row(moment, self.links[number], *settled[number])
+            for moment, number in zip(moments, self._of, strict=True)
+        )
+
+    def _row(
+        self, moment: Moment, link: Link, solved: Solved | None, bound: tuple[float, str]
+    ) -> GapRow:
+        policy = moment.usd_per_hour
+        held = replanned = policy
+        if solved is not None:
+            assert link.replanned_usd is not None
+            held, replanned = min(solved.usd_per_hour, policy), link.replanned_usd
+        bound_usd, bound_method = bound
+        if bound_usd > held * (1 + OPTIMALITY_REL):
+            raise FleetPlannerError(
+                f"The bound ${bound_usd:,.6f}/h exceeds the cost ${held:,.6f}/h of a valid plan "
+                f"at {moment.from_s:.1f} s: a fault of the program, not of the input."
+            )
+        return GapRow(
+            moment=moment,
+            policy_usd=policy,
+            replanned_usd=replanned,
+            held_usd=held,
+            bound_usd=min(bound_usd, held),
+            bound_method=bound_method,
+            solved=solved,
+        )
+
+    def _settled(self, link: Link) -> tuple[Solved | None, tuple[float, str]]:
+        """Return what is known of a snapshot in the end, and the best bound and whose it is."""
+        solved = link.solved
+        if solved is not None and solved.proved:
+            return solved, (solved.bound_usd_per_hour, solved.bound_method)
+        snapshot = _snapshot(self._replayed, self._table, link.jobs)
+        weak = volume(snapshot.table, snapshot.cluster, snapshot.limits)
+        bound = weak.usd_per_hour, weak.method
+        first = max(link.number - _WINDOW, 0)
+        others = self.links[first : link.number + _WINDOW + 1]
+        gone = self._present[first : first + len(others)] & ~self._present[link.number]
+        for other, gone_usd in zip(others, (gone @ self._solo).tolist(), strict=True):
+            if other.solved is None:
+                continue
+            usd = other.solved.bound_usd_per_hour - gone_usd
+            if usd > bound[0]:
+                bound = usd, other.solved.bound_method
+            if solved is not None:
+                groups, alone = carried_over(other.solved.groups, other.jobs, link.jobs)
+                groups += [solo_group(snapshot, job) for job in alone]
+                usd = usd_of(snapshot, groups)
+                if usd < solved.usd_per_hour * (1 - 1e-12):
+                    solved = dataclasses.replace(solved, usd_per_hour=usd, groups=tuple(groups))
+        return solved, bound
+
+    @cached_property
+    def _present(self) -> npt.NDArray[np.bool_]:
+        """Who is in each snapshot, ``(snapshots, jobs)``."""
+        out = np.zeros((len(self.links), len(self._solo)), dtype=np.bool_)
+        for link in self.links:
+            out[link.number, list(link.jobs)] = True
+        return out
+
+
+def _is_open(link: Link) -> bool:
+    return link.solved is None or link.replanned_usd is None

@@ -1,0 +1,170 @@
+"""What ``planner gap`` prints: the gap in sentences, by number of jobs, and the worst moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from models.snapshot import FleetCaps
+from planner.gap import GapReport, GapRow
+from planner.gap_document import WITHIN
+from planner.snapshot_tables import many, rounded_up, scope_words
+from planner.tables import data_notes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["print_gap"]
+
+_HOUR_S: Final = 3600.0
+_LEGEND: Final = (
+    "policy: what it pays; again: it places the same jobs from scratch; held: the cheapest plan "
+    "known; bound: no valid plan costs less ($/h, nodes of async jobs left out). Ratios: policy/"
+    "bound = regret (policy/again) x loss (again/held) x rest (held/bound)."
+)
+
+
+def _times(ratio: float | None) -> str:
+    """Return a ratio with three decimals."""
+    return "-" if ratio is None else f"{ratio:.3f}"
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def _cost(report: GapReport) -> str:
+    mean, totals = report.mean_usd_per_hour, report.totals
+    return (
+        f"{report.policy} pays ${mean(totals.policy_usd):,.2f}/h on average; no valid plan of the "
+        f"jobs present at each moment costs less than ${mean(totals.bound_usd):,.2f}/h, "
+        f"{scope_words(report.replayed.limits, FleetCaps())}."
+    )
+
+
+def _gap(report: GapReport) -> Iterator[str]:
+    """Yield the ratio, whom it holds against, and its parts."""
+    totals = report.totals
+    if totals.ratio is None:
+        yield "No jobs that may share nodes, or nothing to pay: no ratio."
+        return
+    ratio = rounded_up(totals.ratio)
+    if report.convention == "wallclock":
+        yield (
+            f"Integrated ratio: {ratio} x the bound. Stays are fixed, so every policy "
+            "whose plans are valid meets the same moments, and the same bound."
+        )
+    else:
+        yield (
+            f"Ratio along its own trajectory: {ratio} x the bound. Sharing stretches "
+            "stays, so another policy meets other moments: no bound on what it may save."
+        )
+    yield (
+        f"Of it, online regret {_times(totals.online_regret)} (against the same jobs placed anew), "
+        f"heuristic loss {_times(totals.heuristic_loss)} (placed anew against the cheapest plan "
+        f"known), unproved rest {_times(totals.unproved_rest)}."
+    )
+
+
+def _proofs(report: GapReport) -> Iterator[str]:
+    """Yield how much is proved."""
+    n = len(report.rows)
+    proved, near = report.n_proved, report.n_within(WITHIN)
+    text = f"{many(n, 'moment')}, {many(report.distinct, 'different set')} of jobs: "
+    if proved == n:
+        yield f"{text}the optimum of every one is proved."
+        return
+    text += f"{proved:,} proved optimal, {near:,} within {100 * WITHIN:g}% of their bound"
+    if report.worst_open is not None and report.worst_open > 0:
+        text += f", the worst within {rounded_up(report.worst_open)} x"
+    yield f"{text}."
+
+
+def _apart(report: GapReport) -> Iterator[str]:
+    n = len(report.trace.jobs.where_mode("async"))
+    if n:
+        usd = report.result.dedicated_usd_total / report.result.horizon_h
+        yield (
+            f"{many(n, 'async job')} hold{'s' * (n == 1)} dedicated nodes for ${usd:,.2f}/h on "
+            "average: in $/h above, not in ratios."
+        )
+
+
+def print_gap(report: GapReport, console: Console, *, worst: int = 5, show: bool = False) -> None:
+    """Print the gap, its parts by number of jobs, and the worst moments (or all)."""
+    console.print(
+        f"{report.trace.name}: {many(len(report.trace.jobs), 'job')} over "
+        f"{report.result.horizon_h:,.1f} h, policy {report.policy} ({report.convention} "
+        "convention)",
+        style="bold",
+        markup=False,
+    )
+    for line in (_cost(report), *_gap(report), *_proofs(report), *_apart(report)):
+        console.print(line, markup=False)
+    if report.rows:
+        console.print(_jobs_table(report))
+        rows = report.rows if show else report.worst(worst)
+        if rows:
+            title = "Every moment" if show else "Worst moments"
+            console.print(_moments_table(rows, title))
+        console.print(_LEGEND, style="dim", markup=False)
+    for note in data_notes(report.trace.jobs):
+        console.print(note, style="dim", markup=False)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _table(title: str, headers: Sequence[str]) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
+
+
+def _jobs_table(report: GapReport) -> Table:
+    """Return the gap by number of jobs present."""
+    headers = ("jobs", "hours", "policy\n$/h", "bound\n$/h", "policy/\nbound", "regret", "loss",
+               "rest")  # fmt: skip
+    table = _table("By jobs present", headers)
+    for least, most, part in report.by_jobs():
+        table.add_row(
+            f"{least}" if least == most else f"{least}-{most}",
+            f"{part.hours:,.1f}",
+            f"{part.policy_usd / part.hours:,.1f}",
+            f"{part.bound_usd / part.hours:,.1f}",
+            _times(part.ratio),
+            _times(part.online_regret),
+            _times(part.heuristic_loss),
+            _times(part.unproved_rest),
+        )
+    return table
+
+
+def _moments_table(rows: Sequence[GapRow], title: str) -> Table:
+    headers = ("from\nh", "for\nh", "jobs", "policy\n$/h", "again\n$/h", "held\n$/h", "bound\n$/h",
+               "policy/\nbound", "")  # fmt: skip
+    table = _table(title, headers)
+    for row in rows:
+        table.add_row(
+            f"{row.moment.from_s / _HOUR_S:,.2f}",
+            f"{row.moment.hours:,.2f}",
+            f"{row.n_jobs}",
+            f"{row.policy_usd:,.2f}",
+            f"{row.replanned_usd:,.2f}",
+            f"{row.held_usd:,.2f}",
+            f"{row.bound_usd:,.2f}",
+            _times(row.ratio),
+            "proved" if row.proved else "open",
+        )
+    return table
