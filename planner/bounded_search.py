@@ -22,11 +22,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from instances.errors import InfeasibleError
 from models.bounds import VOLUME, least_fleet_usd, volume
 from models.group_cost import GroupCost
 from models.options import Deadline, OutOfTimeError, SolveOptions
 from models.result import Result, StoppedBy, first_incumbent, proved, result_of, usd_of
 from models.snapshot import PlacedGroup, Snapshot, solo_group
+from planner.placer import require_feasible_alone
 
 if TYPE_CHECKING:
     from models.columns import DecompositionBound
@@ -60,6 +62,7 @@ class _Run:
     search_follows: bool
     held: tuple[PlacedGroup, ...] | None = None
     held_usd: float = inf
+    hopeless: bool = False
     bound_usd: float = 0.0
     bound_method: str = VOLUME
     least_nodes: tuple[int, int] = (0, 0)
@@ -92,8 +95,8 @@ class _Run:
 
     @property
     def infeasible(self) -> bool:
-        """Whether every plan is proved to be beyond the fleet caps."""
-        return not self.snapshot.caps.allow(*self.least_nodes)
+        """Whether no plan exists: a job cannot run, or too few nodes are within the caps."""
+        return self.hopeless or not self.snapshot.caps.allow(*self.least_nodes)
 
     @property
     def finished(self) -> bool:
@@ -167,6 +170,12 @@ def _start(run: _Run) -> None:
     held = first_incumbent(run.snapshot, run.options)
     if held is not None:
         run.hold(held)
+        return
+    try:
+        for job in run.snapshot.jobs:
+            require_feasible_alone(job, run.snapshot.cluster, run.snapshot.limits)
+    except InfeasibleError:  # nor with others, by heredity
+        run.hopeless = True
 
 
 def _bounds(run: _Run) -> None:
