@@ -46,6 +46,8 @@ ALL_METHODS: Final = (AUTO, *METHODS, *bounded_search.METHODS)
 #: Most jobs that ``auto`` gives to the exhaustive method; with rates it decides far more sets.
 _EXHAUSTIVE_JOBS: Final = 16
 _EXHAUSTIVE_JOBS_WITH_RATES: Final = 8
+#: Most jobs that ``auto`` gives to set partitioning: beyond, listing the groups takes long.
+_SET_PARTITION_JOBS: Final = 100
 _GBIT_PER_GB: Final = 8.0
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 
@@ -213,8 +215,8 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
         ``Selection.peak()`` (the earliest moment with the most jobs present),
         ``Selection.at(hours)`` or ``Selection.all_jobs()``.
     method : str
-        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, else set-partition; local-search
-        where both refuse the size) or another of ``ALL_METHODS``.
+        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, then set-partition up to 100;
+        local-search beyond, and where both refuse the size) or another of ``ALL_METHODS``.
     cluster, limits, caps
         GPUs and prices, limits on one group, caps on the fleet.
     time_limit_s, node_limit, work_limit
@@ -293,7 +295,9 @@ def _methods(asked: str, problem: Problem) -> tuple[str, ...]:
     snapshot = problem.snapshot
     most = _EXHAUSTIVE_JOBS if snapshot.limits.max_rate == 1 else _EXHAUSTIVE_JOBS_WITH_RATES
     some = ("exhaustive",) if len(snapshot) <= most else ()
-    return (*some, "set-partition", bounded_search.LOCAL_SEARCH)
+    if len(snapshot) <= _SET_PARTITION_JOBS:
+        some = (*some, "set-partition")
+    return (*some, bounded_search.LOCAL_SEARCH)
 
 
 def _solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
@@ -335,7 +339,7 @@ def _solved(
             except UnsupportedError as error:
                 if method == methods[-1]:
                     raise
-                if methods[-1] in bounded_search.METHODS and method == methods[-2]:
+                if method == methods[-2]:
                     notes.append(
                         f"too large for an exact method, so {methods[-1]} was asked. {error}"
                     )

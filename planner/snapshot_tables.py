@@ -34,6 +34,9 @@ _LEGEND: Final = (
     "one nearest its limit, the least deadline in the group or the host DRAM; slack: what is left "
     "of that limit. busy: share of node time in which a phase runs."
 )
+#: Groups beyond which only so few are printed.
+_MOST_GROUPS: Final = 40
+_FEW_GROUPS: Final = 10
 #: Job ids up to this long are not folded, however narrow the terminal.
 _ID_WIDTH: Final = 10
 _RATES_LEGEND: Final = (
@@ -192,7 +195,14 @@ def print_snapshot(report: SnapshotReport, console: Console) -> None:
     for line in (_fleet(report), *_proven(report), *_against(report), *_apart(report)):
         console.print(line, markup=False)
     if report.plan.groups:
-        console.print(_group_table(report, report.plan.groups))
+        shown = _shown(report, report.plan.groups)
+        console.print(_group_table(report, shown))
+        if len(shown) < len(report.plan.groups):
+            console.print(
+                f"The {len(shown)} groups with the least slack of {len(report.plan.groups):,}; all "
+                "are in plan.json (--out) and in --json.",
+                markup=False,
+            )
         console.print(_LEGEND, style="dim", markup=False)
         if report.problem.snapshot.limits.max_rate > 1:
             console.print(_RATES_LEGEND, style="dim", markup=False)
@@ -212,6 +222,14 @@ def _ranges(nodes: Sequence[int]) -> str:
         else:
             out.append([node, node])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
+
+
+def _shown(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Sequence[GroupVersion]:
+    """Return the groups to print: all, or of very many those nearest a limit."""
+    if len(groups) <= _MOST_GROUPS:
+        return groups
+    slack = {g.group_id: tightest(g, report.jobs, report.cluster).slack for g in groups}
+    return sorted(groups, key=lambda group: slack[group.group_id])[:_FEW_GROUPS]
 
 
 def _group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Table:

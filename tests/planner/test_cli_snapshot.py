@@ -571,3 +571,15 @@ def test_a_real_ctrl_c_prints_the_plan_held(tmp_path: Path) -> None:
     assert "warning: Ctrl-C" in err
     assert re.search(r'"stopped_by": "interrupt"', out)
     assert check_plan(read_plan(tmp_path / "o" / "plan.json")).ok
+
+
+@pytest.mark.parametrize(("jobs", "rows"), [(40, 40), (41, 10)])
+def test_of_very_many_groups_few_are_printed(
+    jobs: int, rows: int, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    """Each job alone is a group of its own, with one row."""
+    use_method(monkeypatch, "set-partition", start_plan(StoppedBy.TIME))
+    text = HEAD + "".join(f"j{i},0,9000,1,60,40,1001,1001,0,0,0,0,1,1,sync\n" for i in range(jobs))
+    got = ok("snapshot", "--trace", write(folder / "t.csv", text), "-q").out
+    assert len(re.findall(r"^ g\d+ +j\d+ ", got, flags=re.MULTILINE)) == rows
+    assert ("The 10 groups with the least slack of 41" in words(got)) == (rows == 10)

@@ -301,7 +301,9 @@ def test_dedicated_nodes_beyond_a_cap_are_infeasible() -> None:
 # --- who is asked, and with what ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("jobs", "method"), [(16, "exhaustive"), (17, "set-partition")])
+@pytest.mark.parametrize(
+    ("jobs", "method"), [(16, "exhaustive"), (17, "set-partition"), (100, "set-partition")]
+)
 def test_auto_asks_by_size(jobs: int, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = {
         name: use_method(monkeypatch, name, lambda s, o: held(s, o, StoppedBy.TIME))
@@ -309,6 +311,13 @@ def test_auto_asks_by_size(jobs: int, method: str, monkeypatch: pytest.MonkeyPat
     }
     solve_snapshot(many(jobs))
     assert {name: len(seen) for name, seen in calls.items() if seen} == {method: 1}
+
+
+def test_auto_asks_no_exact_method_of_very_many() -> None:
+    """101 jobs, each of 0.6 nodes: alone, and proved by the pools."""
+    report = solve_snapshot(many(101))
+    assert report.result.method == "local-search"
+    assert (report.result.termination, report.notes) == (Termination.OPTIMAL, ())
 
 
 def test_auto_asks_set_partition_where_exhaustive_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
