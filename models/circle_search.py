@@ -24,9 +24,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from models.compiled import compiled
+from models.compiled import COMPILED, compiled
 from models.group_shape import GroupShape, Schedule, lower_bound_s
 from models.load_state import below
+from models.options import Deadline
 from models.packing import first_turn
 
 __all__ = ["schedule_on_circle"]
@@ -36,6 +37,8 @@ IntArray = npt.NDArray[np.int64]
 
 #: Relative slack of seconds: round-off only, far below the checker's tolerance.
 _EPS: Final = 1e-12
+#: Placements per call of the kernel, below 0.3 s.
+_CALL: Final = 2_000 if COMPILED else 50
 
 
 class Side(NamedTuple):
@@ -251,7 +254,12 @@ def _side(phase_s: tuple[float, ...], pins: tuple[tuple[int, ...], ...]) -> Side
 
 
 def schedule_on_circle(
-    shape: GroupShape, period_s: float, *, steps: int, seed: int = 0
+    shape: GroupShape,
+    period_s: float,
+    *,
+    steps: int,
+    seed: int = 0,
+    deadline: Deadline | None = None,
 ) -> Schedule | None:
     """Return a schedule of exactly this period, or ``None`` when none was found.
 
@@ -263,6 +271,12 @@ def schedule_on_circle(
     steps : int
         Most placements.
     seed : int
+    deadline : Deadline, optional
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes before it is known.
     """
     bound = lower_bound_s(shape)
     if bound > period_s:
@@ -277,7 +291,13 @@ def schedule_on_circle(
     queue = Queue(waiting, np.array([n], dtype=np.int64), np.ones(n))
     rng = np.random.SeedSequence((seed, n)).generate_state(4).astype(np.int64)
     rng[0] |= 1  # never all zero
-    if not search_circle(period_s, slack, rollout, train, queue, steps, rng):
+    for done in range(0, steps, _CALL):
+        if deadline is not None:
+            deadline.check()
+        some = min(_CALL, steps - done)
+        if search_circle(period_s, slack, rollout, train, queue, some, rng):
+            break
+    else:
         return None
     starts = []
     for j in range(n):

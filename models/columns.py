@@ -59,6 +59,7 @@ from models.snapshot import Snapshot
 
 __all__ = [
     "POOL_DECOMPOSITION",
+    "STOPPED",
     "DecompositionBound",
     "Generation",
     "PoolBound",
@@ -132,6 +133,15 @@ class Until:
 
 
 _UNTIL: Final = Until()
+
+#: Why a column generation stopped, by how its master ended.
+STOPPED: Final = {
+    Ended.TIME: StoppedBy.TIME,
+    Ended.NODES: StoppedBy.NODES,
+    Ended.INTERRUPT: StoppedBy.INTERRUPT,
+    Ended.INFEASIBLE: StoppedBy.SEARCH,
+    Ended.FAILED: StoppedBy.SEARCH,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,7 +373,7 @@ class Generation:
         while not self._is_enough() and not self._at_limit():
             ended, value, duals = master.solve(self._deadline)
             if ended is not Ended.OPTIMAL:
-                held.stopped_by = _STOPPED[ended]
+                held.stopped_by = STOPPED[ended]
                 return
             held.value = min(held.value, value)
             held.weights, held.weighed = master.weights(), self.sets.rows
@@ -448,15 +458,6 @@ class Generation:
         if self._deadline.expired:
             self.held.stopped_by = StoppedBy.TIME
         return self.held.stopped_by is not None
-
-
-_STOPPED: Final = {
-    Ended.TIME: StoppedBy.TIME,
-    Ended.NODES: StoppedBy.NODES,
-    Ended.INTERRUPT: StoppedBy.INTERRUPT,
-    Ended.INFEASIBLE: StoppedBy.SEARCH,
-    Ended.FAILED: StoppedBy.SEARCH,
-}
 
 
 def _leader_problems(items: PoolItems) -> Knapsacks:

@@ -75,7 +75,7 @@ import numpy.typing as npt
 from instances.errors import UnsupportedError
 from instances.plan import Limits
 from models.backends.highs_model import Ended
-from models.columns import DecompositionBound, Until, pool_decomposition
+from models.columns import STOPPED, DecompositionBound, Until, pool_decomposition
 from models.coupled_lp import Columns, Master, Periods, Priced, refined, whole_windows
 from models.options import Deadline, Progress
 from models.result import StoppedBy
@@ -118,14 +118,6 @@ _SHARE: Final = 0.1
 #: Share of the time for pool decomposition where none is given.
 _START_SHARE: Final = 0.3
 _UNTIL: Final = Until()
-
-_STOPPED: Final = {
-    Ended.TIME: StoppedBy.TIME,
-    Ended.NODES: StoppedBy.NODES,
-    Ended.INTERRUPT: StoppedBy.INTERRUPT,
-    Ended.INFEASIBLE: StoppedBy.SEARCH,
-    Ended.FAILED: StoppedBy.SEARCH,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +271,7 @@ class _Generation:
             share = _SHARE * min(gap, 1.0)
             ended = master.solve(share, self.deadline)
             if ended is not Ended.OPTIMAL:
-                self.stopped_by = _STOPPED[ended]
+                self.stopped_by = STOPPED[ended]
                 return False
             fresh = self._round(master)
             usd = master.objective_usd

@@ -76,7 +76,6 @@ class Priced:
 
     most: FloatArray
     columns: Columns
-    complete: bool
 
 
 class Periods:
@@ -125,7 +124,6 @@ class Periods:
         return Priced(
             most=np.maximum(np.maximum(found.bound, alone), floor),
             columns=Columns(found.problem, np.where(members == len(self), -1, members)),
-            complete=bool(found.exact.all()),
         )
 
     def job_usd(self, u: PoolPrices) -> FloatArray:

@@ -29,8 +29,9 @@ the groups that ``i`` leads are at most one. For ``0 <= h <= 1``
 
 since ``c_g - h y(S) >= (1 - h) c_g - h r_i``. This is :func:`models.columns.dual_bound` in units of
 ``c`` with ``V_i = 1 + r_i / c``. The largest bound of all rounds is kept; the first is that of
-the prices of pool decomposition, ``y_j = sum_P p^P a^P_j v^P_j``: a group is a union of bins, so no
-group is worth more than its price, and the search starts from the sum of both pools' LP values.
+the sum of both pools' LP values by pool decomposition. Its prices ``y_j = sum_P p^P a^P_j v^P_j``
+are where pricing starts: a group of a valid plan is a union of bins, so none is worth more than
+its price.
 
 Where the groups of all sets are enumerated (:mod:`models.set_partition`) the LP value is the
 value at the root of its search.
@@ -53,7 +54,7 @@ import numpy.typing as npt
 from instances.errors import UnsupportedError
 from instances.plan import Limits
 from models.backends.highs_model import INFINITY, Ended, HighsModel
-from models.columns import DecompositionBound, Until, dual_bound, pool_decomposition
+from models.columns import STOPPED, DecompositionBound, Until, dual_bound, pool_decomposition
 from models.covering import CoverProblem, solve_cover
 from models.group_pricing import GroupPricing, Groups, PricedGroups
 from models.options import Deadline, Progress
@@ -89,14 +90,6 @@ _START_SHARE: Final = 0.3
 _MOST_COVER: Final = 30_000
 _UNTIL: Final = Until()
 
-_STOPPED: Final = {
-    Ended.TIME: StoppedBy.TIME,
-    Ended.NODES: StoppedBy.NODES,
-    Ended.INTERRUPT: StoppedBy.INTERRUPT,
-    Ended.INFEASIBLE: StoppedBy.SEARCH,
-    Ended.FAILED: StoppedBy.SEARCH,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class GroupLpBound:
@@ -109,8 +102,8 @@ class GroupLpBound:
     lp_usd : float or None
         Least value of a master: the LP value is at most this, $/h; ``None``: no master ended.
     exact : bool
-        Whether the bound is at the LP value, or above it: among gangs, whose groups are relaxed
-        more than the nodes of pool decomposition, that bound may be the higher one.
+        Whether the bound is at the LP value, or above it: among gangs and in large groups, which
+        are relaxed more than the nodes of pool decomposition, that bound may be the higher one.
     rounds : int
         Of pricing.
     columns : Groups
@@ -231,7 +224,7 @@ class _Generation:
         while not self._at_limit():
             ended, value, y = self.master.solve(self.deadline)
             if ended is not Ended.OPTIMAL:
-                self.stopped_by = _STOPPED[ended]
+                self.stopped_by = STOPPED[ended]
                 return
             self.lp_usd = min(self.lp_usd, value)
             if self.met or self.master.model.interrupted:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.plan import Limits
-from models.group_search import Data, Found, price_leaders
+from models.group_search import Data, Found, price_leader
 from models.options import Deadline
 from models.pool_items import PoolItems
 from models.snapshot import Snapshot
@@ -25,8 +25,8 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Leaders between two looks at the clock.
-_CHUNK: Final = 1
+#: Shapes times jobs between two looks at the clock.
+_WORK: Final = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,26 +108,31 @@ class GroupPricing:
             gain=np.zeros((n, keep)),
             sets=np.full((n, keep, self.most), -1, dtype=np.int64),
             nodes=np.zeros((n, keep, 2), dtype=np.int64),
+            left=np.full(n, budget, dtype=np.int64),
         )
+        shapes = len(self.data.shapes)
+        step = max(1, _WORK // max(n, 1))
         y = np.ascontiguousarray(y, dtype=np.float64)
 
         stopped = Event()
 
-        def chunk(first: int) -> None:
-            if not (stopped.is_set() or deadline.expired):
-                last = min(first + _CHUNK, n)
-                price_leaders(first, last, self.data, y, floor, budget, found)
+        def solve(leader: int) -> None:
+            for first in range(0, shapes, step):
+                if stopped.is_set() or deadline.expired:
+                    found.excess[leader], found.exact[leader] = np.inf, False
+                    return
+                last = min(first + step, shapes)
+                price_leader(leader, first, last, self.data, y, floor, found)
 
-        if threads > 1 and n > _CHUNK:
+        if threads > 1 and n > 1:
             with ThreadPoolExecutor(threads) as pool:
                 try:
-                    list(pool.map(chunk, range(0, n, _CHUNK)))
-                except KeyboardInterrupt:
-                    stopped.set()  # else the pool would finish what is queued
-                    raise
+                    list(pool.map(solve, range(n)))
+                finally:  # Ctrl-C: the pool ends when the leaders in work have stopped
+                    stopped.set()
         else:
-            for first in range(0, n, _CHUNK):
-                chunk(first)
+            for leader in range(n):
+                solve(leader)
         some = np.arange(keep)[None, :] < found.held[:, None]
         sets = np.sort(np.where(found.sets[some] < 0, n, found.sets[some]), axis=1)
         return PricedGroups(
@@ -147,10 +152,11 @@ def _shapes(items: tuple[PoolItems, PoolItems], most: int, limits: Limits) -> In
             widths, (limits.max_rollout_nodes, limits.max_train_nodes), strict=True
         )
     ]
-    pairs = [
-        (rollout, train)
-        for rollout in range(1, top[0] + 1)
-        for train in range(1, top[1] + 1)
-        if rollout + train <= int(together.sum()) + 1
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    rollout, train = (
+        counts.ravel()
+        for counts in np.meshgrid(
+            *(np.arange(1, t + 1, dtype=np.int64) for t in top), indexing="ij"
+        )
+    )
+    connected = rollout + train <= int(together.sum()) + 1
+    return np.stack((rollout[connected], train[connected]), axis=1)

@@ -20,7 +20,8 @@ parts. Find
 
     r_i = max over shapes and sets of  sum_S y_j - c.
 
-All of it is a relaxation of the groups of valid plans; precedence is left out.
+All of it is a relaxation of the groups of valid plans; precedence is left out. Whether jobs pack
+is bin packing: a search for a packing that takes too many steps is cut short, and the set admitted.
 
 Search of a leader and a shape: with the four resources of the second rule as shares ``s_jr`` of
 their capacities and multipliers ``u >= 0``, no set is worth more than
@@ -44,7 +45,7 @@ import numpy.typing as npt
 from models.compiled import compiled
 from models.pinnings import REL_SLACK
 
-__all__ = ["Data", "Found", "price_leaders"]
+__all__ = ["Data", "Found", "price_leader"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -56,6 +57,9 @@ _STEPS: Final = 40
 _RESOURCES: Final = 4
 #: Slack of sums of shares.
 _EPS: Final = 1e-9
+#: Most steps of a search for a packing, and how many count as a node of the search of groups.
+_MOST_TRIES: Final = 1000
+_TRIES_A_NODE: Final = 50
 
 
 class Data(NamedTuple):
@@ -76,7 +80,10 @@ class Data(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the kernel writes, leader by leader, in the order of ``Data.leaders``."""
+    """What the kernel writes, leader by leader, in the order of ``Data.leaders``.
+
+    ``left``: nodes of the budget of each; the caller sets it.
+    """
 
     excess: FloatArray
     exact: BoolArray
@@ -84,6 +91,7 @@ class Found(NamedTuple):
     gain: FloatArray
     sets: IntArray
     nodes: IntArray
+    left: IntArray
 
 
 class Work(NamedTuple):
@@ -109,14 +117,35 @@ class Work(NamedTuple):
     bin_count: IntArray
     bin_of: IntArray
     alone: BoolArray
+    tries: IntArray
+
+
+@compiled
+def _next_node(
+    d: Data, pool: int, w: Work, j: int, b: int, bins: int, period: float, lonely: bool
+) -> int:
+    """Return the first node from ``b`` on that takes the job; ``bins`` if none does.
+
+    Nodes without a job are all the same, so no other follows the first of them.
+    """
+    load, state = d.run[pool, j] + d.switch[pool, j], d.state[pool, j]
+    for at in range(b, bins):
+        if w.bin_count[at] == 0:
+            return at if state <= d.room_gb[pool] else bins
+        shared = not lonely and not w.alone[at] and w.bin_load[at] + load <= period
+        if shared and w.bin_state[at] + state <= d.room_gb[pool]:
+            return at
+    return bins
 
 
 @compiled
 def _packs(d: Data, pool: int, w: Work, k: int, period: float, paid: bool, bins: int) -> bool:
-    """Return whether the jobs ``packed[:k]``, of width 1, pack into so many nodes.
+    """Return whether the jobs ``packed[:k]``, of width 1, may pack into so many nodes.
 
-    ``paid``: every job pays the other pool's switch as well.
+    ``paid``: every job pays the other pool's switch as well. They may where the search is cut
+    short. Its steps are added to ``tries``.
     """
+    most = w.tries[0] + _MOST_TRIES
     for b in range(bins):
         w.bin_load[b] = 0.0
         w.bin_state[b] = 0.0
@@ -125,6 +154,9 @@ def _packs(d: Data, pool: int, w: Work, k: int, period: float, paid: bool, bins:
     t = 0
     w.bin_of[0] = -1
     while t >= 0:
+        w.tries[0] += 1
+        if w.tries[0] > most:
+            return True
         j = w.packed[t]
         chain = d.solo[j] + d.switch[pool, j] + (d.switch[1 - pool, j] if paid else 0.0)
         lonely = chain > period
@@ -139,21 +171,7 @@ def _packs(d: Data, pool: int, w: Work, k: int, period: float, paid: bool, bins:
                 w.bin_state[b] = 0.0
                 w.alone[b] = False
                 b = bins  # an empty node more is the same node
-        b += 1
-        while b < bins:
-            if w.bin_count[b] == 0:
-                if state <= d.room_gb[pool]:
-                    break
-                b = bins
-                break
-            if (
-                not lonely
-                and not w.alone[b]
-                and w.bin_load[b] + load <= period
-                and w.bin_state[b] + state <= d.room_gb[pool]
-            ):
-                break
-            b += 1
+        b = _next_node(d, pool, w, j, b + 1, bins, period, lonely)
         if b >= bins:
             t -= 1
             continue
@@ -420,34 +438,36 @@ def _dive(  # noqa: PLR0913, PLR0917 - a kernel takes plain arguments
             depth -= 1
             q = w.at[depth] + 1
             continue
-        budget -= 1
+        w.tries[0] = 0
         if _enter(d, y, w, q, depth) and _fits(d, w, depth + 1, shape, period):
             depth += 1
             gain = w.value[depth] - usd
             if gain > cut and _connected(d, w, depth, shape):
                 found.excess[p] = max(found.excess[p], gain)
                 _record(found, p, w, depth, gain, shape)
+        budget -= 1 + w.tries[0] // _TRIES_A_NODE
         q += 1
     return budget
 
 
 @compiled
 def _search(
-    d: Data, y: FloatArray, p: int, w: Work, floor: float, budget: int, found: Found
+    d: Data, y: FloatArray, p: int, w: Work, first: int, last: int, floor: float, found: Found
 ) -> None:
-    """Solve the problem of one leader."""
+    """Search shapes ``first..last - 1`` of a leader."""
     leader = d.leaders[p]
     period = d.deadline[leader] * (1.0 + REL_SLACK)
     keep = found.gain.shape[1]
-    found.exact[p] = True
-    # what is cut is at or below the floor, or below enough better ones
-    found.excess[p] = floor
+    if first == 0:
+        found.exact[p] = True
+        # what is cut is at or below the floor, or below enough better ones
+        found.excess[p] = floor
     count = 0
     for j in range(len(y)):
         if d.rank[j] > d.rank[leader] and y[j] > 0.0 and d.solo[j] <= period:
             w.later[count] = j
             count += 1
-    for s in range(len(d.shapes)):
+    for s in range(first, last):
         shape = d.shapes[s]
         usd = d.usd[0] * shape[0] + d.usd[1] * shape[1]
         if shape[0] == d.width[0, leader] and shape[1] == d.width[1, leader]:
@@ -468,14 +488,14 @@ def _search(
         if n == 1 or least <= usd + cut:
             continue
         n = _thin(d, y, w, n, usd + cut)
-        budget = _dive(d, y, p, w, n, shape, floor, budget, found)
+        found.left[p] = _dive(d, y, p, w, n, shape, floor, found.left[p], found)
 
 
 @compiled
-def price_leaders(
-    first: int, last: int, d: Data, y: FloatArray, floor: float, budget: int, found: Found
+def price_leader(
+    p: int, first: int, last: int, d: Data, y: FloatArray, floor: float, found: Found
 ) -> None:
-    """Solve the problems of leaders ``first..last - 1``."""
+    """Solve the problem of leader ``p`` over shapes ``first..last - 1``, after those before."""
     n, most = len(y), d.most
     w = Work(
         later=np.empty(n, dtype=np.int64),
@@ -498,6 +518,6 @@ def price_leaders(
         bin_count=np.empty(most + 1, dtype=np.int64),
         bin_of=np.empty(most + 1, dtype=np.int64),
         alone=np.empty(most + 1, dtype=np.bool_),
+        tries=np.zeros(1, dtype=np.int64),
     )
-    for p in range(first, last):
-        _search(d, y, p, w, floor, budget, found)
+    _search(d, y, p, w, first, last, floor, found)

@@ -124,7 +124,7 @@ def _gather(batch: Batch, p: int, s: Scratch) -> int:
         return n
     for at in range(batch.start[p], batch.start[p + 1]):
         j = batch.item[at]
-        fits = batch.value[at] > EPS and j != f
+        fits = batch.value[at] > 0.0 and j != f
         for r in range(resources):
             fits = fits and batch.loads[j, r] <= s.room[0, r]
         if not fits:

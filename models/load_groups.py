@@ -44,7 +44,7 @@ class GroupScheduler:
         Placements tried per group.
     seed : int
     deadline : Deadline
-        Read between groups: ``OutOfTimeError`` beyond it.
+        Read between groups and while one is worked on: ``OutOfTimeError`` beyond it.
 
     Attributes
     ----------
@@ -91,7 +91,9 @@ class GroupScheduler:
         if len(members) <= _FEW:
             found = construct(shape, limit_s=limit, refine=0)
         if found is None:
-            found = schedule_on_circle(shape, limit, steps=self._steps, seed=self._seed)
+            found = schedule_on_circle(
+                shape, limit, steps=self._steps, seed=self._seed, deadline=self._ends
+            )
         if found is None:
             return None
         if len(members) <= _FEW:

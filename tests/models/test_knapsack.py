@@ -199,3 +199,10 @@ def test_a_forced_item_too_large_to_share_is_a_set_of_its_own() -> None:
 def test_wrong_input_is_refused(loads: Any, capacity: Any, match: str) -> None:
     with pytest.raises(InputError, match=match):
         Knapsacks(np.array(loads), [np.arange(2)], np.array(capacity))
+
+
+def test_many_items_of_hardly_any_value_count() -> None:
+    # 200 items of 9e-11, all of which fit: the set of all is worth 1.8e-8
+    packs = Knapsacks(np.full((200, 1), 0.001), [np.arange(200)], np.ones((1, 1)))
+    prices = packs.price(np.full(200, 9e-11), 0.0)
+    assert prices.bound[0] >= 200 * 9e-11 * (1 - 1e-12)

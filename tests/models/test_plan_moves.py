@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clocks import Ticking
 from instances.generate import production
 from instances.plan import Limits
 from models.circle_search import schedule_on_circle
@@ -20,7 +21,7 @@ from models.group_shape import GroupShape
 from models.load_groups import GroupScheduler
 from models.load_plan import LoadGroup, LoadPlan, components, is_for, load_data, node_values
 from models.load_state import below
-from models.options import Deadline
+from models.options import Deadline, OutOfTimeError
 from models.plan_moves import Annealing
 from models.snapshot import FleetCaps, Snapshot, plan_of, solo_group
 from small_snapshots import MIXES, full_jobs, jobs_of, random_jobs, snapshot_of
@@ -272,6 +273,15 @@ def test_no_schedule_where_none_exists() -> None:
     shape = GroupShape.of(jobs, pins, pins)
     assert schedule_on_circle(shape, 11.0, steps=3_000) is None
     assert schedule_on_circle(shape, 11.5 * (1 + 1e-9), steps=3_000) is not None
+
+
+def test_a_group_without_schedule_is_given_up_at_the_deadline() -> None:
+    """The same three jobs: no placement will do, and the clock is read on the way."""
+    snapshot = snapshot_of(jobs_of([5, 5, 1], [2, 3, 6], [2, 3, 0], deadline_s=11))
+    late = Deadline(Ticking(), 5.0)
+    scheduler = GroupScheduler(snapshot, steps=20_000, seed=0, deadline=late)
+    with pytest.raises(OutOfTimeError):
+        scheduler.placed(((0, 1, 2), (0, 0, 0), (0, 0, 0)))
 
 
 def test_a_group_without_schedule_is_repaired() -> None:
