@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,15 +29,12 @@ from planner.cli_options import (
     stdout_console,
     trace_warnings,
 )
-from planner.terminal import Reporter, guarded
+from planner.terminal import EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
 
 if TYPE_CHECKING:
     from planner.gap import GapReport
 
 __all__ = ["gap"]
-
-#: As Ctrl-C ends every command, but here with what is known.
-_EXIT_INTERRUPTED: Final = 130
 
 
 @guarded
@@ -118,7 +115,7 @@ def gap(
 
     The gap, integrated over time, in two parts: online regret (against the same jobs placed
     anew) and heuristic loss (against the least cost). Exit code 0: done; 1: a job cannot run, or
-    a check failed; 2: bad input; 130: Ctrl-C (what is known by then is printed).
+    a check failed; 2: bad input; 130: Ctrl-C, SIGTERM or SIGHUP (what is known by then is printed).
     """
     from instances.plan import Limits
     from instances.trace import read_trace, refuse_estimates
@@ -145,7 +142,7 @@ def gap(
     jobs = read_trace(trace, machines, coefficients_of(coefficients))
     if strict:
         refuse_estimates(jobs.jobs)
-    with reporter.progress() as progress:
+    with ending_as_interrupt(), reporter.progress() as progress:
         report = optimality_gap(
             jobs,
             policy=policy,
@@ -183,7 +180,7 @@ def gap(
         written = write_gap_files(report, out, force=force)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
     if report.interrupted:
-        raise typer.Exit(_EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
 
 
 def _say(report: GapReport, resume: Path | None, reporter: Reporter) -> None:

@@ -38,10 +38,12 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import Limits, Plan
 from instances.trace import Trace
+from models.backends.interrupt import Interrupt
 from models.bounds import volume
 from models.options import Progress, SolveOptions
 from models.result import OPTIMALITY_REL, proved, ratio_of, usd_of
 from models.snapshot import Snapshot, plan_of, solo_group
+from planner.ctrl_c import CtrlC
 from planner.gap_moments import Moment, moments_of
 from planner.gap_solve import CHAIN, Effort, Link, Replayed, Solved, carried_over, solo_usd
 from planner.gap_store import Keys, Store
@@ -166,7 +168,7 @@ class GapReport:
     read : int
         Of these, read from a store.
     interrupted : bool
-        Whether Ctrl-C ended it before all were solved.
+        Whether Ctrl-C was pressed; what was not solved by then has ``solved`` ``None``.
     seconds : dict of str to float
         By step, when a clock was given.
     """
@@ -361,15 +363,17 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
         wanted = cpus() if processes is None else processes
         interrupted = book.solve(wanted, progress)
         timed("solve")
+    with Interrupt() as late:  # what is known is reported, however late Ctrl-C comes
+        rows = book.rows(moments)
     return GapReport(
         trace=trace,
         policy=policy,
         replayed=replayed,
         result=result.without_plan(),
-        rows=book.rows(moments),
+        rows=rows,
         distinct=len(book.links),
         read=book.read,
-        interrupted=interrupted,
+        interrupted=interrupted or late.hit,
         seconds=timed.seconds,
     )
 
@@ -475,18 +479,20 @@ class _Book:
         open_ = [[link for link in chain if _is_open(link)] for chain in chains]
         done, total = len(self.links) - sum(map(len, open_)), len(self.links)
         left = [chain for chain, some in zip(chains, open_, strict=True) if some]
-        try:
-            if progress is not None:
-                progress("snapshots", done, total)
-            with contextlib.closing(solved_links(self._replayed, left, processes)) as links:
-                for link in links:
-                    self._keep(link)
-                    done += 1
-                    if progress is not None:
-                        progress("snapshots", done, total)
-        except KeyboardInterrupt:
-            return True
-        return False
+        with CtrlC() as ctrl_c:
+            try:
+                if progress is not None:
+                    progress("snapshots", done, total)
+                with contextlib.closing(solved_links(self._replayed, left, processes)) as links:
+                    for link in links:
+                        self._keep(link)
+                        done += 1
+                        if progress is not None:
+                            progress("snapshots", done, total)
+                        ctrl_c.check()  # a solver that was finishing may have taken it
+            except KeyboardInterrupt:
+                return True
+            return ctrl_c.pressed
 
     # --- the outcome --------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ _HOUR_S: Final = 3600.0
 def gap_notes(report: GapReport) -> list[str]:
     """Return what a reader of the answer must know about how it came about."""
     out = []
-    if report.interrupted:
+    if report.n_unsolved:
         out.append(
             f"Ctrl-C: {report.n_unsolved:,} of {len(report.rows):,} moments not solved. Their "
             "bound is the volume bound or what their neighbours prove, and their whole gap counts "

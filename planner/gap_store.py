@@ -108,18 +108,19 @@ class Store:
             raise
 
     def _open(self) -> None:
-        (application,) = self._sql.execute("PRAGMA application_id").fetchone()
-        (tables,) = self._sql.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not application and not tables:
-            with self._sql:
-                self._sql.execute("BEGIN IMMEDIATE")
-                self._sql.execute(f"PRAGMA application_id = {_APPLICATION}")
+        with self._sql:
+            self._sql.execute("BEGIN IMMEDIATE")  # first: another run may be making it just now
+            (application,) = self._sql.execute("PRAGMA application_id").fetchone()
+            (tables,) = self._sql.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if not application and not tables:
                 self._sql.execute(_TABLE)
-        elif application != _APPLICATION:
-            raise InputError(
-                f"Expected {self._option} to name a store of planner gap, but {self._path} is "
-                "another database."
-            )
+            elif application != _APPLICATION:
+                raise InputError(
+                    f"Expected {self._option} to name a store of planner gap, but {self._path} "
+                    "is another database."
+                )
+            # written every time: where nothing can be, that is said now, not after hours of work
+            self._sql.execute(f"PRAGMA application_id = {_APPLICATION}")
         self._sql.execute("SELECT key, kind, text, digest FROM rows LIMIT 1").fetchone()
 
     @contextlib.contextmanager

@@ -14,6 +14,9 @@ _POLICY: Final = "local-search"
 #: Relative distance within which two prices are the same.
 _SAME: Final = 1e-12
 
+#: Groups, their price, the moment and price of every plan held.
+_Best = tuple[tuple[PlacedGroup, ...], float, tuple[tuple[int, float], ...]]
+
 
 class HeldPlan:
     """What a search holds: valid at any moment, also in the midst of an interrupt.
@@ -25,15 +28,15 @@ class HeldPlan:
         Price, $/h.
     iterations : int
         Of the search, set by it: the moment of what is offered next.
-    trajectory : list of (int, float)
-        Moment and price of every plan held.
+    trajectory : tuple of (int, float)
+        Moment and price of every plan held, the last one's included.
     """
 
     def __init__(self, snapshot: Snapshot, groups: tuple[PlacedGroup, ...]) -> None:
         self.snapshot = snapshot
         self.iterations = 0
-        self._best = groups, usd_of(snapshot, groups)
-        self.trajectory = [(0, self.usd)]
+        usd = usd_of(snapshot, groups)
+        self._best: _Best = groups, usd, ((0, usd),)
 
     @property
     def groups(self) -> tuple[PlacedGroup, ...]:
@@ -44,6 +47,11 @@ class HeldPlan:
     def usd(self) -> float:
         """Their price, $/h."""
         return self._best[1]
+
+    @property
+    def trajectory(self) -> tuple[tuple[int, float], ...]:
+        """Moment and price of every plan held so far."""
+        return self._best[2]
 
     def offer(self, groups: Sequence[PlacedGroup]) -> bool:
         """Hold these groups if they are cheaper and within the fleet caps; return whether.
@@ -61,6 +69,6 @@ class HeldPlan:
         if not self.snapshot.caps.allow(sum(r for r, _ in nodes), sum(t for _, t in nodes)):
             return False
         plan_of(self.snapshot, found, _POLICY)
-        self._best = found, usd  # one assignment: an interrupt comes before it or after it
-        self.trajectory.append((self.iterations, usd))
+        trajectory = (*self.trajectory, (self.iterations, usd))
+        self._best = found, usd, trajectory  # at once: an interrupt comes before it or after it
         return True

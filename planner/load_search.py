@@ -39,7 +39,7 @@ _SAME: Final = 1e-12
 _FEW_JOBS: Final = 100
 #: Share of a cycle after which groups without schedule change the search.
 _LATE: Final = 0.5
-#: Rounds at the end of a cycle that start from what is held, at the lowest temperature.
+#: Share of a cycle, its end, at the lowest temperature.
 _LAST: Final = 0.1
 
 

@@ -27,6 +27,7 @@ from models.load_plan import is_for
 from models.options import Deadline, OutOfTimeError, Progress
 from models.result import proved
 from models.snapshot import PlacedGroup, Snapshot, groups_of, plan_of, solo_group
+from planner.ctrl_c import CtrlC
 from planner.held_plan import HeldPlan
 from planner.load_search import LoadSearch
 from planner.ruin_search import RuinSearch
@@ -277,36 +278,38 @@ def local_search(
     held = HeldPlan(snapshot, groups)
     engine: _Engine | None = None
     seconds = 0.0
-    try:
-        ends = _ends(rules, clock)
-        kind = LoadSearch if is_for(snapshot) else RuinSearch
-        engine = kind(snapshot, held, params, seed, ends)
-        while True:
-            seconds = clock.elapsed_s - began
-            state = _state(held, engine.iterations, seconds, bound_usd)
-            if progress is not None:
-                progress(*_report(state, rules, clock))
-            stopped_by = _over(state, rules, clock)
-            if stopped_by is not None:
-                break
-            allowed = [n for rule in rules if (n := rule.left(state)) is not None]
-            with suppress(OutOfTimeError):  # the state says which limit it was
-                engine.round(_share(state, rules, clock), min(allowed, default=None))
-    except KeyboardInterrupt:
-        stopped_by = "interrupt"
-    with Interrupt():  # what is held comes out whole, however often Ctrl-C is pressed
+    with CtrlC() as ctrl_c:
+        try:
+            ends = _ends(rules, clock, ctrl_c)
+            kind = LoadSearch if is_for(snapshot) else RuinSearch
+            engine = kind(snapshot, held, params, seed, ends)
+            while True:
+                seconds = clock.elapsed_s - began
+                state = _state(held, engine.iterations, seconds, bound_usd)
+                if progress is not None:
+                    progress(*_report(state, rules, clock))
+                ctrl_c.check()
+                stopped_by = _over(state, rules, clock)
+                if stopped_by is not None:
+                    break
+                allowed = [n for rule in rules if (n := rule.left(state)) is not None]
+                with suppress(OutOfTimeError):  # the state says which limit it was
+                    engine.round(_share(state, rules, clock), min(allowed, default=None))
+        except KeyboardInterrupt:
+            stopped_by = "interrupt"
+    with Interrupt() as late:  # what is held comes out whole, however often Ctrl-C is pressed
         plan = plan_of(snapshot, held.groups, _POLICY)
-        return LocalSearchResult(
-            plan=plan,
-            groups=held.groups,
-            usd_per_hour=plan.usd_total,
-            start_usd=held.trajectory[0][1],
-            iterations=0 if engine is None else engine.iterations,
-            accepted=len(held.trajectory) - 1,
-            seconds=seconds,
-            stopped_by=stopped_by,
-            trajectory=tuple(held.trajectory),
-        )
+    return LocalSearchResult(
+        plan=plan,
+        groups=held.groups,
+        usd_per_hour=plan.usd_total,
+        start_usd=held.trajectory[0][1],
+        iterations=0 if engine is None else engine.iterations,
+        accepted=len(held.trajectory) - 1,
+        seconds=seconds,
+        stopped_by="interrupt" if late.hit else stopped_by,
+        trajectory=held.trajectory,
+    )
 
 
 def _start(
@@ -335,13 +338,27 @@ def _start(
     return solo
 
 
-def _ends(rules: Sequence[StoppingRule], clock: Deadline) -> Deadline:
+class _Ends(Deadline):
+    """The deadline of an engine; asked, it raises a Ctrl-C that a finishing solver took."""
+
+    def __init__(self, clock: Deadline, time_limit_s: float | None, ctrl_c: CtrlC) -> None:
+        super().__init__(lambda: clock.elapsed_s, time_limit_s)
+        self._ctrl_c = ctrl_c
+
+    @property
+    def expired(self) -> bool:
+        """Whether no time is left."""
+        self._ctrl_c.check()
+        return super().expired
+
+
+def _ends(rules: Sequence[StoppingRule], clock: Deadline, ctrl_c: CtrlC) -> Deadline:
     """Return the deadline of the engines: the clock's, or a rule's where that is earlier."""
     limits = [rule.seconds for rule in rules if isinstance(rule, MaxSeconds)]
     left = clock.remaining_s()
     if left is not None:
         limits.append(left)
-    return Deadline(lambda: clock.elapsed_s, min(limits, default=None))
+    return _Ends(clock, min(limits, default=None), ctrl_c)
 
 
 def _state(held: HeldPlan, iterations: int, seconds: float, bound_usd: float | None) -> SearchState:

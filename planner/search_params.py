@@ -27,26 +27,30 @@ class LocalSearchParams:
     hot, cold : float
         Temperature at the start and at the end of a cycle, as a share of the price of a
         rollout and a train node together. Beyond 100 jobs annealing starts at
-        ``hot sqrt(100 / n)``: at 2,000 jobs that was measured best within minutes.
+        ``hot sqrt(100 / n)``, but not below ``cold``: the more jobs, the fewer attempts for
+        each in the same time. The square root is a choice, not a measured optimum.
     reheat : float
         First temperature of later cycles over ``hot``.
     fill_reward : float
-        In ``[0, 1]``.
+        In ``[0, 1]``; 0: energy is the price alone.
     reach : int
         Positions apart, in order of deadlines, of jobs whose groups are related.
     merging : int
-        Attempts of 1024 that merge two groups.
+        Attempts of 1024 that merge two groups; none where the snapshot limits the jobs of a
+        group.
     most_jobs : int
-        Most jobs of a group of the annealing, beside the snapshot's limit: bins of larger
-        groups take longer to look through than they gain.
+        Most jobs of a group of the annealing, beside the snapshot's limit; as many as the
+        largest group of the start where that is more.
     moves_per_job : int
         Attempts a job in a cycle.
     round_moves : int
-        Most attempts at one temperature; a plan is held between rounds only.
+        Most attempts at one temperature, a round, and at most 500 a job; a plan is held between
+        rounds only.
     schedule_steps : int
         Placements tried to schedule one group.
     polish_jobs : int
-        Most jobs of a neighbourhood that is solved exactly; 0: none is.
+        Most jobs of a neighbourhood that is solved exactly, and at most 7 where jobs have
+        several nodes of a pool or iterations a period; below 2: none is.
     polish_seconds : float
         Most seconds of one of them, where the search has a time limit; without one, work
         alone stops it.

@@ -280,7 +280,8 @@ def _notes(report: PlanReport) -> list[str]:
         notes.append("vs: total cost of that baseline over the row's.")
     notes.append(
         "cost/bound: over the least any valid plan could cost (work: for the same iterations; "
-        f"wallclock: for the jobs present, {VOLUME} bound). R/T: rollout and train nodes."
+        f"wallclock: for the jobs present, {VOLUME} bound; planner gap proves more). R/T: rollout "
+        "and train nodes."
     )
     if any(name == "colocated" for name in report.results[report.primary]):
         notes.append(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from math import isclose, prod
@@ -32,6 +35,7 @@ from instances.jobs import JobTable
 from instances.plan import Limits
 from instances.trace import Trace, read_trace
 from models import exhaustive, set_partition
+from models.backends.interrupt import Interrupt
 from models.bounds import volume
 from models.group_cost import GroupCost
 from models.known_groups import KnownGroups, RememberingCost
@@ -40,6 +44,7 @@ from models.result import Result, StoppedBy
 from models.snapshot import PlacedGroup, Snapshot
 from planner import gap, gap_solve, gap_workers
 from planner.gap import GapReport, GapRow, GapTotals, optimality_gap
+from planner.gap_document import gap_notes
 from planner.gap_moments import moments_of
 from planner.gap_solve import ChainSolver, Effort, Link, Replayed
 from planner.gap_store import Store
@@ -345,6 +350,37 @@ def test_ctrl_c_inside_a_method_is_not_an_answer(monkeypatch: pytest.MonkeyPatch
     assert report.rows[0].solved is None
 
 
+def test_ctrl_c_that_a_finishing_solver_took_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler noted Ctrl-C, and it proved the optimum all the same."""
+
+    def finishing(snapshot: Snapshot, options: SolveOptions, known: KnownGroups) -> Result:
+        with Interrupt():
+            signal.raise_signal(signal.SIGINT)
+        return solve(snapshot, options, known)
+
+    solve = set_partition.solve
+    monkeypatch.setattr(set_partition, "solve", finishing)
+    report = optimality_gap(read_trace(short_production(tmp_path)))
+    assert report.interrupted
+    assert 0 < report.n_unsolved < len(report.rows)
+
+
+def test_ctrl_c_after_the_last_snapshot_still_gets_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pressed(self: Any, moments: Any) -> tuple[GapRow, ...]:
+        signal.raise_signal(signal.SIGINT)
+        return rows(self, moments)
+
+    rows = gap._Book.rows
+    monkeypatch.setattr(gap._Book, "rows", pressed)
+    report = optimality_gap(overlapping())
+    assert report.interrupted
+    assert (report.ratio, report.n_unsolved, gap_notes(report)) == (1.0, 0, [])
+
+
 def test_beyond_set_partitioning_pools_are_decomposed_and_plans_searched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -631,6 +667,50 @@ def test_departures_matter_where_the_tie_rule_reads_them(tmp_path: Path) -> None
     report = optimality_gap(fragmented(), placer=later, resume=store)
     assert report.distinct == 4  # a with b, and b with c, differ in when they leave
     assert optimality_gap(fragmented(), placer=later, resume=store).read == 4
+
+
+def test_two_runs_may_make_one_store(tmp_path: Path) -> None:
+    """The other run has begun to make it, and is done while this one waits."""
+    path, failed = tmp_path / "store", []
+
+    def open_it() -> None:
+        try:
+            with Store(path):
+                pass
+        except InputError as error:
+            failed.append(error)
+
+    whole = tmp_path / "whole"
+    with Store(whole):
+        pass
+    made = sqlite3.connect(whole)
+    (table,) = made.execute("SELECT sql FROM sqlite_master").fetchone()
+    (application,) = made.execute("PRAGMA application_id").fetchone()
+    made.close()
+    other = sqlite3.connect(path)
+    with other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute(f"PRAGMA application_id = {application}")
+        other.execute(table)
+        thread = threading.Thread(target=open_it)
+        thread.start()
+        time.sleep(0.3)  # it has looked, and waits
+    thread.join()
+    other.close()
+    assert failed == []
+
+
+def test_a_store_that_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    optimality_gap(overlapping(), resume=store)
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda path, **_: connect(f"{path.as_uri()}?mode=ro", uri=True)
+    )
+    with pytest.raises(InputError, match=r"Cannot be used as --resume: .*readonly"):
+        Store(store)
 
 
 def test_what_is_not_a_store_is_refused(tmp_path: Path) -> None:

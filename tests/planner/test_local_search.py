@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+import signal
 from itertools import count
 from typing import Any
 
@@ -17,10 +18,13 @@ from instances.checker import check_plan
 from instances.errors import InfeasibleError, InputError
 from instances.generate import production
 from instances.plan import Limits
+from models.backends.interrupt import Interrupt
 from models.methods import solve
 from models.options import Deadline, SolveOptions
-from models.result import usd_of
+from models.result import Result, usd_of
 from models.snapshot import PlacedGroup, Snapshot, solo_group
+from planner import local_search as local_search_module
+from planner import neighbourhoods
 from planner.local_search import (
     LocalSearchParams,
     LocalSearchResult,
@@ -36,6 +40,8 @@ from small_snapshots import MIXES, jobs_of, random_snapshot, snapshot_of
 
 #: Rounds short enough for small snapshots to see many.
 BRISK = LocalSearchParams(round_moves=300)
+#: Cycles so short that neighbourhoods are solved soon, several of them.
+POLISHED = LocalSearchParams(moves_per_job=100, polish_jobs=12)
 
 
 def require_valid(snapshot: Snapshot, found: LocalSearchResult) -> None:
@@ -266,6 +272,35 @@ def test_interrupted_in_its_progress(k: int) -> None:
     start = found.start_usd
     assert words == (f"local search: ${start:,.2f}/h, bound $1.00/h, ratio {start:.4f}")
     assert (done, total) == (0, 100)
+
+
+def test_ctrl_c_that_a_finishing_solver_took_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def finishing(method: str, part: Snapshot, options: SolveOptions) -> Result:
+        calls.append(method)
+        with Interrupt():  # as a solver's: noted, and the answer is there all the same
+            signal.raise_signal(signal.SIGINT)
+        return solve(method, part, options)
+
+    monkeypatch.setattr(neighbourhoods, "solve", finishing)
+    snapshot = Snapshot(table=production(n_jobs=60, seed=6))
+    found = local_search(snapshot, stop=MaxIterations(200_000), params=POLISHED, seed=0)
+    require_valid(snapshot, found)
+    assert (found.stopped_by, len(calls)) == ("interrupt", 1)
+
+
+def test_ctrl_c_at_the_very_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return plan_of(*arguments)
+
+    plan_of = local_search_module.plan_of
+    snapshot = Snapshot(table=production(n_jobs=6, seed=6))
+    start = warm_start(snapshot)
+    monkeypatch.setattr(local_search_module, "plan_of", pressed)
+    found = local_search(snapshot, start, stop=MaxIterations(0), seed=0)
+    assert found.stopped_by == "interrupt"
 
 
 # --- faults of the caller -----------------------------------------------------------------------
