@@ -32,6 +32,7 @@ COMMANDS = {
         "--at-hours",
         "20",
     ),
+    "gap-output": ("gap", "--trace", "instances/catalog/production-200.csv"),
     "reproduce-output": ("reproduce",),
     "profile-output": (
         "profile",
