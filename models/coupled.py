@@ -74,8 +74,9 @@ import numpy.typing as npt
 
 from instances.errors import UnsupportedError
 from instances.plan import Limits
+from models.anytime_bound import AnytimeBound, pools_first
 from models.backends.highs_model import Ended
-from models.columns import STOPPED, DecompositionBound, Until, pool_decomposition
+from models.columns import STOPPED, DecompositionBound, Until
 from models.coupled_lp import Columns, Master, Periods, Priced, refined, whole_windows
 from models.options import Deadline, Progress
 from models.result import StoppedBy
@@ -115,8 +116,6 @@ _FINER: Final = 0.1
 _LEAST_MISSING: Final = 1e-7
 #: Interior point ends at this share of the gap.
 _SHARE: Final = 0.1
-#: Share of the time for pool decomposition where none is given.
-_START_SHARE: Final = 0.3
 _UNTIL: Final = Until()
 
 
@@ -149,7 +148,7 @@ class CoupledBound:
     method: str = COUPLED
 
 
-class _Generation:
+class _Generation(AnytimeBound):
     """Column and row generation; :meth:`run` returns at any stop what is held."""
 
     def __init__(
@@ -163,31 +162,15 @@ class _Generation:
         progress: Progress | None,
         until: Until,
     ) -> None:
+        super().__init__(snapshot, deadline, start, progress=progress, until=until)
         self.snapshot = snapshot
-        self.deadline = deadline
         self.start = start
         self.threads = threads
         self.seed = seed
-        self.progress = progress
-        self.until = until
-        cluster = snapshot.cluster
-        self.bound = (
-            cluster.rollout.usd_per_hour * start.rollout.nodes_lp
-            + cluster.train.usd_per_hour * start.train.nodes_lp
-        )
-        self.lp_usd = math.inf
-        self.rounds = 0
-        self.stopped_by: StoppedBy | None = None
 
-    def run(self) -> None:
-        """Generate until bound and LP value meet, or a limit; Ctrl-C ends it too."""
-        try:
-            self._generate()
-        except KeyboardInterrupt:
-            self.stopped_by = StoppedBy.INTERRUPT
-
-    def _generate(self) -> None:
-        if self._at_limit():
+    def generate(self) -> None:
+        """Generate until bound and LP value meet, or a limit."""
+        if self.at_limit():
             return
         self.periods = Periods(self.snapshot)
         shape = self.periods.window.shape
@@ -203,7 +186,7 @@ class _Generation:
         segments = whole_windows(self.periods.window)
         held = [self._columns_of(bound.columns) for bound in (self.start.rollout, self.start.train)]
         near, least_cut = _NEAR, _FIRST_CUT
-        while not self._at_limit():
+        while not self.at_limit():
             master = Master(self.periods, segments, self.seed)
             for pool in range(2):
                 master.add(pool, held[pool])
@@ -241,7 +224,7 @@ class _Generation:
             most = self._priced(pool, self.best[pool], 1.0, 1).most
             self.best[pool][:] /= self._divisors(most)
         self.bound = max(self.bound, self._value(self.best))
-        return not self._at_limit()
+        return not self.at_limit()
 
     def _priced(self, pool: int, u: FloatArray, floor: float, keep: int) -> Priced:
         return self.periods.price(pool, u, floor, keep, self.threads, self.deadline)
@@ -267,7 +250,7 @@ class _Generation:
     def _converge(self, master: Master, near: float) -> bool:
         """Add columns until master and bound are so near; return whether to go on cutting."""
         gap = math.inf
-        while not self._at_limit():
+        while not self.at_limit():
             share = _SHARE * min(gap, 1.0)
             ended = master.solve(share, self.deadline)
             if ended is not Ended.OPTIMAL:
@@ -305,7 +288,7 @@ class _Generation:
             self._raise((trial[0] / most[0], trial[1] / most[1]), y)
             if self.progress is not None:
                 self.progress("coupled columns", sum(map(len, master.held)), self.rounds)
-            if fresh > _FEW * len(self.periods) or self._at_limit(rounds=False):
+            if fresh > _FEW * len(self.periods) or self.at_limit(rounds=False):
                 break
         return fresh
 
@@ -346,22 +329,6 @@ class _Generation:
             if value > self.bound:
                 self.bound, self.best = value, u
 
-    @property
-    def met(self) -> bool:
-        """Whether bound and LP value met."""
-        if not math.isfinite(self.lp_usd):
-            return False
-        return self.lp_usd - self.bound <= self.until.gap_rel * max(self.lp_usd, 1e-300)
-
-    def _at_limit(self, *, rounds: bool = True) -> bool:
-        """Whether a limit is reached; notes which."""
-        if self.stopped_by is None and self.deadline.expired:
-            self.stopped_by = StoppedBy.TIME
-        most = self.until.rounds
-        if self.stopped_by is None and rounds and most is not None and self.rounds >= most:
-            self.stopped_by = StoppedBy.WORK
-        return self.stopped_by is not None
-
 
 def coupled_bound(
     snapshot: Snapshot,
@@ -401,12 +368,7 @@ def coupled_bound(
             f"{limits.max_group_size} and {limits.max_rate}."
         )
     if start is None:
-        share = deadline.share(_START_SHARE)
-        start = pool_decomposition(snapshot, share, threads=threads, seed=seed)
-        if start.rollout.stopped_by is StoppedBy.INTERRUPT or (
-            start.train.stopped_by is StoppedBy.INTERRUPT
-        ):
-            deadline = deadline.share(0.0)
+        start, deadline = pools_first(snapshot, deadline, threads=threads, seed=seed)
     generation = _Generation(
         snapshot, deadline, start, threads=threads, seed=seed, progress=progress, until=until
     )

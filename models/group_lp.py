@@ -53,8 +53,9 @@ import numpy.typing as npt
 
 from instances.errors import UnsupportedError
 from instances.plan import Limits
+from models.anytime_bound import AnytimeBound, pools_first
 from models.backends.highs_model import INFINITY, Ended, HighsModel
-from models.columns import STOPPED, DecompositionBound, Until, dual_bound, pool_decomposition
+from models.columns import STOPPED, DecompositionBound, Until, dual_bound
 from models.covering import CoverProblem, solve_cover
 from models.group_pricing import GroupPricing, Groups, PricedGroups
 from models.options import Deadline, Progress
@@ -84,8 +85,6 @@ _MORE: Final = 10
 _MOST_BUDGET: Final = 500_000
 #: Jobs beyond which the master is solved by interior point, cold and without crossover.
 _MOST_SIMPLEX: Final = 400
-#: Share of the time for pool decomposition where none is given.
-_START_SHARE: Final = 0.3
 #: Most columns that a cover is chosen from.
 _MOST_COVER: Final = 30_000
 _UNTIL: Final = Until()
@@ -176,7 +175,7 @@ class _Master:
         return ended, self.model.objective * self.unit_usd, duals
 
 
-class _Generation:
+class _Generation(AnytimeBound):
     """Column generation; :meth:`run` returns at any stop what is held."""
 
     def __init__(
@@ -190,10 +189,8 @@ class _Generation:
         progress: Progress | None,
         until: Until,
     ) -> None:
-        self.deadline = deadline
+        super().__init__(snapshot, deadline, start, progress=progress, until=until)
         self.threads = threads
-        self.progress = progress
-        self.until = until
         self.pricing = GroupPricing(snapshot)
         table = snapshot.table
         self.master = _Master(snapshot, self.pricing.most, seed)
@@ -203,25 +200,15 @@ class _Generation:
             usd[0] * table.rollout_nodes * start.rollout.duals
             + usd[1] * table.train_nodes * start.train.duals
         )
-        self.bound = float(usd @ [start.rollout.nodes_lp, start.train.nodes_lp])
-        self.lp_usd = math.inf
-        self.rounds = 0
         self.budget = _BUDGET
-        self.stopped_by: StoppedBy | None = None
 
-    def run(self) -> None:
-        """Generate until nothing is left to gain or a limit; Ctrl-C ends it too."""
-        try:
-            self._generate()
-        except KeyboardInterrupt:
-            self.stopped_by = StoppedBy.INTERRUPT
-
-    def _generate(self) -> None:
-        if self._at_limit():
+    def generate(self) -> None:
+        """Generate until bound and LP value meet, or a limit."""
+        if self.at_limit():
             return
         floor = -_SHORT * self.master.unit_usd
         self.master.add(self._priced(self.best, floor, _SEEDS).groups)
-        while not self._at_limit():
+        while not self.at_limit():
             ended, value, y = self.master.solve(self.deadline)
             if ended is not Ended.OPTIMAL:
                 self.stopped_by = STOPPED[ended]
@@ -247,7 +234,7 @@ class _Generation:
                 self.progress("groups", len(self.master.groups), self.rounds)
             if self.master.add(priced.groups):
                 return True
-            if self._at_limit(rounds=False):
+            if self.at_limit(rounds=False):
                 return False
         if self.met or complete:
             return False
@@ -274,22 +261,6 @@ class _Generation:
         if value > self.bound:
             self.bound, self.best = value, y
         return priced
-
-    @property
-    def met(self) -> bool:
-        """Whether bound and master value met."""
-        if not math.isfinite(self.lp_usd):
-            return False
-        return self.lp_usd - self.bound <= self.until.gap_rel * max(self.lp_usd, 1e-300)
-
-    def _at_limit(self, *, rounds: bool = True) -> bool:
-        """Whether a limit is reached; notes which."""
-        if self.stopped_by is None and self.deadline.expired:
-            self.stopped_by = StoppedBy.TIME
-        most = self.until.rounds
-        if self.stopped_by is None and rounds and most is not None and self.rounds >= most:
-            self.stopped_by = StoppedBy.WORK
-        return self.stopped_by is not None
 
 
 def _alone(snapshot: Snapshot, size: int) -> Groups:
@@ -340,10 +311,7 @@ def group_lp_bound(
             f"{limits.max_group_size} and {limits.max_rate}."
         )
     if start is None:
-        share = deadline.share(_START_SHARE)
-        start = pool_decomposition(snapshot, share, threads=threads, seed=seed)
-        if StoppedBy.INTERRUPT in (start.rollout.stopped_by, start.train.stopped_by):
-            deadline = deadline.share(0.0)
+        start, deadline = pools_first(snapshot, deadline, threads=threads, seed=seed)
     generation = _Generation(
         snapshot, deadline, start, threads=threads, seed=seed, progress=progress, until=until
     )
