@@ -59,6 +59,13 @@ def _gap(report: GapReport) -> Iterator[str]:
             f"Ratio along its own trajectory: {ratio} x the bound. Sharing stretches "
             "stays, so another policy meets other moments: no bound on what it may save."
         )
+    if report.n_unsolved:
+        yield (
+            f"Ended early: {report.n_unsolved:,} of {many(len(report.rows), 'moment')} were not "
+            "looked at. What they cost counts as placed anew and as held, so the parts of the gap "
+            "are not known yet."
+        )
+        return
     yield (
         f"Of it, online regret {_times(totals.online_regret)} (against the same jobs placed anew), "
         f"heuristic loss {_times(totals.heuristic_loss)} (placed anew against the cheapest plan "
