@@ -8,7 +8,8 @@ Two methods of ``planner snapshot``, for what the exact ones refuse or cannot fi
     or the coupled LP (:mod:`models.coupled`, where they are not). The plan is a cover by the
     columns of the group LP where there is one, else the plan it started from.
 ``local-search``
-    The same bounds, in at most ``_BOUND_SHARE`` of the time; then ruin and recreate
+    A first search of ``_FIRST_SHARE`` of the time, so that there is a plan to hold; the same
+    bounds, in at most ``_BOUND_SHARE`` of the rest; then local search
     (:mod:`planner.local_search`) until the time is over, the bound is met, or it stalls.
 
 Every stage is anytime: at a time limit or Ctrl-C the best plan held and the best bound proved
@@ -18,7 +19,7 @@ by then are returned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +47,10 @@ _BOUND_SHARE: Final = 0.4
 DEFAULT_TIME_S: Final = 300.0
 #: Part of that which the pool decomposition may take; where it ends before, the rest is left.
 _POOL_SHARE: Final = 0.75
+#: Part of the whole time that a first search may take, before the bounds.
+_FIRST_SHARE: Final = 0.05
+#: Part of a search with several iterations a period that looks at one iteration only.
+_STRICT_SHARE: Final = 0.6
 #: Most jobs of the tighter LPs; beyond, what they add costs more time than it is worth.
 _MOST_JOBS: Final = 400
 #: Moves a job without a cheaper plan after which a search ends.
@@ -131,8 +136,10 @@ def solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
     stages: list[tuple[str, Callable[[_Run], None]]] = [
         ("start", _start),
         ("bounds", _bounds),
-        ("plan", _cover if method == COLUMN_GENERATION else _search),
+        ("plan", _cover),
     ]
+    if method == LOCAL_SEARCH:
+        stages[1:] = [("first", _search_first), ("bounds", _bounds), ("plan", _search)]
     for name, stage in stages:
         began = run.deadline.elapsed_s
         try:
@@ -261,22 +268,48 @@ def _cover(run: _Run) -> None:
         run.hold(tuple(placed))
 
 
+def _search_first(run: _Run) -> None:
+    """Search for a little: whoever stops the bounds gets a better plan than the start."""
+    _searched(run, run.deadline.share(_FIRST_SHARE))
+
+
 def _search(run: _Run) -> None:
     """Improve the plan by local search until the time is over or the bound is met."""
+    _searched(run, run.deadline)
+
+
+def _searched(run: _Run, deadline: Deadline) -> None:
+    """Search from the plan held; with rates first among strict plans, where moves are fast.
+
+    A plan of one iteration a period is one of at most ``max_rate``, too.
+    """
     if run.held is None:  # beyond the caps: nothing to improve
         return
+    snapshot, limits = run.snapshot, run.snapshot.limits
+    if limits.max_rate > 1:
+        strict = replace(snapshot, limits=replace(limits, max_rate=1))
+        _improve(run, strict, deadline.share(_STRICT_SHARE))
+    if not run.finished:
+        _improve(run, snapshot, deadline)
+
+
+def _improve(run: _Run, snapshot: Snapshot, deadline: Deadline) -> None:
+    """Search among the plans of a snapshot, from the plan held where it is one of them."""
     from planner.local_search import NoImprovement, local_search
 
+    assert run.held is not None
+    fits = all(max(group.rates, default=1) <= snapshot.limits.max_rate for group in run.held)
     found = local_search(
-        run.snapshot,
-        run.held,
-        stop=NoImprovement(_STALLED_PER_JOB * len(run.snapshot)),
+        snapshot,
+        run.held if fits else None,
+        stop=NoImprovement(_STALLED_PER_JOB * len(snapshot)),
         seed=run.options.seed,
-        deadline=run.deadline,
+        deadline=deadline,
         progress=run.options.progress,
         bound_usd=run.bound_usd,
     )
     run.hold(found.groups)
-    run.counts["moves"], run.counts["plans_held"] = found.iterations, found.accepted
+    for name, number in (("moves", found.iterations), ("plans_held", found.accepted)):
+        run.counts[name] = run.counts.get(name, 0) + number
     if found.stopped_by == "interrupt":
         run.stopped = StoppedBy.INTERRUPT

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -46,8 +47,14 @@ ALL_METHODS: Final = (AUTO, *METHODS, *bounded_search.METHODS)
 #: Most jobs that ``auto`` gives to the exhaustive method; with rates it decides far more sets.
 _EXHAUSTIVE_JOBS: Final = 16
 _EXHAUSTIVE_JOBS_WITH_RATES: Final = 8
-#: Most jobs that ``auto`` gives to set partitioning: beyond, listing the groups takes long.
+#: Most jobs that ``auto`` gives to set partitioning at once; up to the last number, with what
+#: bounds and local search found: beyond, listing the groups takes long.
+_ALONE_JOBS: Final = 41
+_ALONE_JOBS_WITH_RATES: Final = 20
 _SET_PARTITION_JOBS: Final = 100
+#: What local search may take before an exact method goes on: of a time limit, else seconds.
+_FIRST_SHARE: Final = 0.5
+_FIRST_S: Final = 60.0
 _GBIT_PER_GB: Final = 8.0
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 
@@ -215,8 +222,9 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
         ``Selection.peak()`` (the earliest moment with the most jobs present),
         ``Selection.at(hours)`` or ``Selection.all_jobs()``.
     method : str
-        ``auto`` (exhaustive up to 16 jobs, with rates up to 8, then set-partition up to 100;
-        local-search beyond, and where both refuse the size) or another of ``ALL_METHODS``.
+        ``auto`` (exhaustive up to 16 jobs, with rates up to 8; set-partition up to 41, with rates
+        up to 20; local-search and then set-partition up to 100; local-search beyond, and where
+        the others refuse the size) or another of ``ALL_METHODS``.
     cluster, limits, caps
         GPUs and prices, limits on one group, caps on the fleet.
     time_limit_s, node_limit, work_limit
@@ -270,6 +278,12 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     interrupted = result.stopped_by is StoppedBy.INTERRUPT
     notes += _speed(result)
     result = _explained(result, problem.snapshot, deadline, notes)
+    if result.conflict is not None and problem.dedicated and problem.caps.any:
+        gone = problem.dedicated_nodes
+        notes.append(
+            f"async jobs hold {gone['rollout']} rollout and {gone['train']} train nodes. What is "
+            "said of the fleet's caps is of what they leave: add their nodes to a cap."
+        )
     with Interrupt() as late:  # what is held is reported, however late Ctrl-C comes
         result, bound_method = _bounded(result, problem.snapshot)
         plan = _whole_plan(problem, result)
@@ -289,15 +303,22 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
 
 
 def _methods(asked: str, problem: Problem) -> tuple[str, ...]:
-    """Return the methods to ask, in order: the next where one refuses the size."""
+    """Return the methods to ask, in order: the next where one refuses the size.
+
+    After a search comes the exact method that goes on from what it found.
+    """
     if asked != AUTO:
         return (asked,)
     snapshot = problem.snapshot
     most = _EXHAUSTIVE_JOBS if snapshot.limits.max_rate == 1 else _EXHAUSTIVE_JOBS_WITH_RATES
-    some = ("exhaustive",) if len(snapshot) <= most else ()
+    if len(snapshot) <= most:
+        return ("exhaustive", "set-partition", bounded_search.LOCAL_SEARCH)
+    alone = _ALONE_JOBS if snapshot.limits.max_rate == 1 else _ALONE_JOBS_WITH_RATES
+    if len(snapshot) <= alone:
+        return ("set-partition", bounded_search.LOCAL_SEARCH)
     if len(snapshot) <= _SET_PARTITION_JOBS:
-        some = (*some, "set-partition")
-    return (*some, bounded_search.LOCAL_SEARCH)
+        return (bounded_search.LOCAL_SEARCH, "set-partition")
+    return (bounded_search.LOCAL_SEARCH,)
 
 
 def _solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
@@ -329,28 +350,76 @@ def _solved(
     if not len(snapshot):  # async jobs only: nothing to decide
         return result_of(snapshot, options, name, groups=(), bound_usd=0.0)
     deadline = options.start()  # one for the placer and every method asked
+    asked, held = options, None
     with contextlib.suppress(KeyboardInterrupt):  # answered below
         if methods:
-            options = dataclasses.replace(options, warm_start=warm_start(snapshot))
+            asked = dataclasses.replace(options, warm_start=warm_start(snapshot))
         for method in methods:
-            options = dataclasses.replace(options, time_limit_s=deadline.remaining_s())
             try:
-                return _solve(method, snapshot, options)
+                held = _merged(held, _next(held, method, methods, snapshot, asked, deadline))
             except UnsupportedError as error:
-                if method == methods[-1]:
+                if method == methods[-1] and held is None:
                     raise
-                if method == methods[-2]:
+                if method in methods[-2:]:
                     notes.append(
-                        f"too large for an exact method, so {methods[-1]} was asked. {error}"
+                        f"too large for an exact method, so {bounded_search.LOCAL_SEARCH} was "
+                        f"asked. {error}"
                     )
+                continue
+            if not _goes_on(held, method):
+                break
+        if held is not None:
+            return dataclasses.replace(held, options=asked)
+    if held is not None:  # Ctrl-C in a method that has no answer to it
+        return dataclasses.replace(held, options=asked, stopped_by=StoppedBy.INTERRUPT)
     notes.append("Ctrl-C: what was held before the method began is all there is.")
     return result_of(
         snapshot,
-        options,
+        asked,
         name,
-        groups=first_incumbent(snapshot, options),
+        groups=first_incumbent(snapshot, asked),
         bound_usd=None,
         stopped_by=StoppedBy.INTERRUPT,
+    )
+
+
+def _next(
+    held: Result | None,
+    method: str,
+    methods: tuple[str, ...],
+    snapshot: Snapshot,
+    asked: SolveOptions,
+    deadline: Deadline,
+) -> Result:
+    """Return the result of a method that begins with the plan held, in its share of the time."""
+    left = deadline.remaining_s()
+    if method in bounded_search.METHODS and method != methods[-1]:
+        left = _FIRST_S if left is None else _FIRST_SHARE * left
+    start = asked.warm_start if held is None or held.plan is None else held.plan
+    return _solve(method, snapshot, dataclasses.replace(asked, time_limit_s=left, warm_start=start))
+
+
+def _goes_on(result: Result, method: str) -> bool:
+    """Whether the next method is asked: after a search that proved nothing and was not ended."""
+    if method not in bounded_search.METHODS or result.stopped_by is StoppedBy.INTERRUPT:
+        return False
+    return result.termination in (Termination.FEASIBLE_LIMIT, Termination.NO_PLAN_LIMIT)
+
+
+def _merged(before: Result | None, result: Result) -> Result:
+    """Return the result of a method that began with the plan of another, under the better bound."""
+    if before is None or result.termination is not Termination.FEASIBLE_LIMIT:
+        return result
+    own, bound = result.bound_usd_per_hour, before.bound_usd_per_hour
+    if bound is None or (own is not None and own >= bound):
+        return result
+    optimal = proved(result.usd_per_hour, bound)
+    return dataclasses.replace(
+        result,
+        termination=Termination.OPTIMAL if optimal else result.termination,
+        stopped_by=None if optimal else result.stopped_by,
+        bound_usd_per_hour=result.usd_per_hour if optimal else bound,
+        bound_method=before.bound_method or before.method,
     )
 
 
@@ -387,11 +456,8 @@ def _bounded(result: Result, snapshot: Snapshot) -> tuple[Result, str | None]:
 
 def _speed(result: Result) -> list[str]:
     """Return what a reader must know of how fast inner loops ran."""
-    if result.method not in bounded_search.METHODS:
-        return []
-    from models.compiled import COMPILED  # numba takes a while to import
-
-    if COMPILED:
+    module = sys.modules.get("models.compiled")  # not imported anew: Ctrl-C may have cut that
+    if result.method not in bounded_search.METHODS or module is None or module.COMPILED:
         return []
     return ["numba is not installed (extra speed), so inner loops ran many times slower."]
 

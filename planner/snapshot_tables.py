@@ -26,7 +26,7 @@ _STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.WORK: "the work limit",
     StoppedBy.INTERRUPT: "Ctrl-C",
     StoppedBy.GRID: "the finest time grid",
-    StoppedBy.SEARCH: "its own rule: nothing cheaper was found for long",
+    StoppedBy.SEARCH: "its own rule (nothing cheaper for long, or nothing left to do)",
     StoppedBy.SIZE: "the number of candidate groups",
 }
 _LEGEND: Final = (

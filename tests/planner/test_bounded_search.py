@@ -115,18 +115,19 @@ def test_ctrl_c_in_any_stage_keeps_plan_and_bound(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, name, interrupted)
-    problem = snapshot(14, 0 if name == "coupled_bound" else 5)
+    problem = snapshot(40, 0 if name == "coupled_bound" else 5)  # not proved by the pools alone
     method = "column-generation" if name == "cover_of_columns" else "local-search"
-    start = options(problem)
+    start = options(problem, time_limit_s=2.0)
     found = solve(method, problem, start)
     assert found.stopped_by is StoppedBy.INTERRUPT
     assert start.warm_start is not None
-    assert found.usd_per_hour == pytest.approx(start.warm_start.usd_total)
+    assert found.usd_per_hour is not None
+    assert found.usd_per_hour <= start.warm_start.usd_total * (1 + 1e-9)
     assert found.bound_usd_per_hour is not None
-    weaker = {"pool_decomposition": {"volume"}, "local_search": {"group-lp", "pool-decomposition"}}
-    assert found.bound_method in weaker.get(
-        name, {"volume", "pool-decomposition", "group-lp", "coupled"}
-    )
+    if name in {"pool_decomposition", "local_search"}:  # both before any other bound
+        assert found.bound_method == "volume"
+    else:
+        assert found.bound_method != "volume"
 
 
 def test_no_time_leaves_the_start_and_the_volume_bound() -> None:
@@ -141,7 +142,7 @@ def test_no_time_leaves_the_start_and_the_volume_bound() -> None:
 
 
 def test_bounds_get_their_share_of_the_time_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0.4 of 1,000 s for all bounds, three quarters of it for the pools; all for the rest."""
+    """Of 1,000 s 50 for a first search, 0.4 of the rest for bounds, 3/4 of these for the pools."""
     left: dict[str, float | None] = {}
 
     def see(name: str, *arguments: Any, **named: Any) -> None:
@@ -151,13 +152,13 @@ def test_bounds_get_their_share_of_the_time_and_no_more(monkeypatch: pytest.Monk
 
     for module, name in (STAGES[0], STAGES[1], STAGES[4]):
         _watch(monkeypatch, module, name, see)
-    problem = snapshot(14)
+    problem = snapshot(40)
     solve("local-search", problem, options(problem, time_limit_s=1000.0, clock=Ticking()))
-    assert left["pool_decomposition"] == pytest.approx(300, abs=10)
-    group_lp, search = left["group_lp_bound"], left.get("local_search")
+    assert left["pool_decomposition"] == pytest.approx(0.3 * 950, abs=10)
+    group_lp, search = left["group_lp_bound"], left["local_search"]
     assert group_lp is not None
-    assert group_lp < 400
-    assert search is None or search > group_lp
+    assert search is not None
+    assert group_lp < 0.4 * 950
 
 
 def test_more_nodes_than_the_caps_are_a_proof() -> None:

@@ -18,7 +18,7 @@ from instances.generate import production
 from instances.jobs import Job, JobTable
 from instances.plan import DedicatedNodes, Limits, Plan
 from models.options import SolveOptions
-from models.result import Result, StoppedBy, Termination, result_of
+from models.result import Result, StoppedBy, Termination, first_incumbent, result_of
 from models.snapshot import FleetCaps, Snapshot, groups_of, solo_group
 from planner.api import solve_snapshot
 from planner.moment import Selection
@@ -302,7 +302,7 @@ def test_dedicated_nodes_beyond_a_cap_are_infeasible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "method"), [(16, "exhaustive"), (17, "set-partition"), (100, "set-partition")]
+    ("jobs", "method"), [(16, "exhaustive"), (17, "set-partition"), (41, "set-partition")]
 )
 def test_auto_asks_by_size(jobs: int, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = {
@@ -311,6 +311,48 @@ def test_auto_asks_by_size(jobs: int, method: str, monkeypatch: pytest.MonkeyPat
     }
     solve_snapshot(many(jobs))
     assert {name: len(seen) for name, seen in calls.items() if seen} == {method: 1}
+
+
+def test_auto_searches_before_set_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """42 jobs: half of the time for the search, the rest from its plan and under its bound."""
+    begun: list[SolveOptions] = []
+
+    def search(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
+        begun.append(options)
+        groups = first_incumbent(snapshot, options)
+        return result_of(
+            snapshot, options, method, groups=groups, bound_usd=2000.0, stopped_by=StoppedBy.TIME
+        )
+
+    monkeypatch.setattr("planner.bounded_search.solve", search)
+    calls = use_method(monkeypatch, "set-partition", lambda s, o: held(s, o, StoppedBy.TIME))
+    report = solve_snapshot(many(42), time_limit_s=100.0)
+    assert begun[0].time_limit_s == pytest.approx(50.0, abs=5)
+    assert len(calls) == 1
+    assert (report.bound_usd_per_hour, report.bound_method) == (2000.0, "local-search")
+    assert report.result.options.time_limit_s == 100.0
+    assert report.placer_usd_per_hour == pytest.approx(42 * PAIR_USD)
+
+
+def test_auto_keeps_what_the_search_found_where_set_partition_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_method(monkeypatch, "set-partition", refuses)
+    monkeypatch.setattr(
+        "planner.bounded_search.solve",
+        lambda method, snapshot, options: result_of(
+            snapshot,
+            options,
+            method,
+            groups=first_incumbent(snapshot, options),
+            bound_usd=2000.0,
+            stopped_by=StoppedBy.SEARCH,
+        ),
+    )
+    report = solve_snapshot(many(42))
+    assert report.result.method == "local-search"
+    assert report.usd_per_hour == pytest.approx(42 * PAIR_USD)
+    assert "too large for an exact method" in report.notes[0]
 
 
 def test_auto_asks_no_exact_method_of_very_many() -> None:
