@@ -53,8 +53,11 @@ _FIRST_SHARE: Final = 0.05
 _STRICT_SHARE: Final = 0.6
 #: Most jobs of the tighter LPs; beyond, what they add costs more time than it is worth.
 _MOST_JOBS: Final = 400
-#: Moves a job without a cheaper plan after which a search ends.
+#: Moves a job without a cheaper plan after which a search ends, and the first one; with gangs or
+#: rates a move is a ruin, and takes a thousand times as long.
 _STALLED_PER_JOB: Final = 500_000
+_FIRST_PER_JOB: Final = 20_000
+_MOVES_PER_RUIN: Final = 1_000
 
 
 @dataclass
@@ -270,15 +273,15 @@ def _cover(run: _Run) -> None:
 
 def _search_first(run: _Run) -> None:
     """Search for a little: whoever stops the bounds gets a better plan than the start."""
-    _searched(run, run.deadline.share(_FIRST_SHARE))
+    _searched(run, run.deadline.share(_FIRST_SHARE), _FIRST_PER_JOB)
 
 
 def _search(run: _Run) -> None:
     """Improve the plan by local search until the time is over or the bound is met."""
-    _searched(run, run.deadline)
+    _searched(run, run.deadline, _STALLED_PER_JOB)
 
 
-def _searched(run: _Run, deadline: Deadline) -> None:
+def _searched(run: _Run, deadline: Deadline, per_job: int) -> None:
     """Search from the plan held; with rates first among strict plans, where moves are fast.
 
     A plan of one iteration a period is one of at most ``max_rate``, too.
@@ -288,21 +291,23 @@ def _searched(run: _Run, deadline: Deadline) -> None:
     snapshot, limits = run.snapshot, run.snapshot.limits
     if limits.max_rate > 1:
         strict = replace(snapshot, limits=replace(limits, max_rate=1))
-        _improve(run, strict, deadline.share(_STRICT_SHARE))
+        _improve(run, strict, deadline.share(_STRICT_SHARE), per_job)
     if not run.finished:
-        _improve(run, snapshot, deadline)
+        _improve(run, snapshot, deadline, per_job)
 
 
-def _improve(run: _Run, snapshot: Snapshot, deadline: Deadline) -> None:
+def _improve(run: _Run, snapshot: Snapshot, deadline: Deadline, per_job: int) -> None:
     """Search among the plans of a snapshot, from the plan held where it is one of them."""
+    from models.load_plan import is_for
     from planner.local_search import NoImprovement, local_search
 
+    moves = per_job * len(snapshot)
     assert run.held is not None
     fits = all(max(group.rates, default=1) <= snapshot.limits.max_rate for group in run.held)
     found = local_search(
         snapshot,
         run.held if fits else None,
-        stop=NoImprovement(_STALLED_PER_JOB * len(snapshot)),
+        stop=NoImprovement(moves if is_for(snapshot) else max(moves // _MOVES_PER_RUIN, 1)),
         seed=run.options.seed,
         deadline=deadline,
         progress=run.options.progress,

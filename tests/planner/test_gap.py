@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import multiprocessing
 import signal
 import sqlite3
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from builders import PAIR_USD, ROLLOUT_USD, TRAIN_USD, cluster_of, job_of, trace_of
 from clocks import Ticking
@@ -48,6 +50,7 @@ from planner.gap_document import gap_notes
 from planner.gap_moments import moments_of
 from planner.gap_solve import ChainSolver, Effort, Link, Replayed
 from planner.gap_store import Store
+from planner.gap_tables import print_gap
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions
 from planner.replay import replay
@@ -321,6 +324,25 @@ def test_ctrl_c_keeps_what_was_proved(
     lost = part.rows[after]
     assert (lost.held_usd, lost.replanned_usd) == (lost.policy_usd, lost.policy_usd)
     assert part.plan_at(lost) is None
+
+
+def test_parts_of_an_unfinished_gap_are_not_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not looked at counts as held, which would read as no loss."""
+    trace = read_trace(short_production(tmp_path))
+    told = []
+    for after in (None, 17):
+        if after is not None:
+            interrupting(monkeypatch, after)
+        console = Console(file=io.StringIO(), width=200)
+        print_gap(optimality_gap(trace), console)
+        told.append(console.file.getvalue())  # type: ignore[attr-defined]
+    whole, part = told
+    assert "Ended early" not in whole
+    assert "heuristic loss" in whole
+    assert "Ended early: " in part
+    assert "heuristic loss" not in part
 
 
 def test_unsolved_moments_get_their_neighbours_bounds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -456,6 +457,42 @@ def test_ctrl_c_before_the_method_leaves_jobs_alone(monkeypatch: pytest.MonkeyPa
 
 def interrupted_at_once(snapshot: Snapshot) -> Plan | None:
     raise KeyboardInterrupt
+
+
+def test_caps_are_told_to_be_what_async_jobs_leave() -> None:
+    """Two jobs that share nothing, and an async one: two train nodes are needed, one is left."""
+    free = job_of(job_id="free", rollout_s=6.0, train_s=4.0, slo=1.0, mode="async")
+    jobs = [*many(2), free]
+    report = solve_snapshot(
+        JobTable.from_jobs(jobs),
+        select=Selection.all_jobs(),
+        caps=FleetCaps(max_train_nodes_total=2),
+    )
+    assert report.result.termination is Termination.INFEASIBLE
+    assert "async jobs hold 1 rollout and 1 train nodes" in report.notes[-1]
+
+
+def test_nothing_is_imported_to_say_how_fast_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may have cut the import of numba: a second attempt would fail in other words."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "models.compiled", raising=False)
+    monkeypatch.setattr(
+        "planner.bounded_search.solve",
+        lambda method, s, o: dataclasses.replace(held(s, o, StoppedBy.INTERRUPT), method=method),
+    )
+    report = solve_snapshot(many(3), method="local-search")
+    assert (report.interrupted, report.notes) == (True, ())
+    assert "models.compiled" not in sys.modules
+
+
+def test_slow_loops_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "models.compiled", SimpleNamespace(COMPILED=False))
+    monkeypatch.setattr(
+        "planner.bounded_search.solve",
+        lambda method, s, o: dataclasses.replace(held(s, o, StoppedBy.TIME), method=method),
+    )
+    (note,) = solve_snapshot(many(3), method="local-search").notes
+    assert "numba is not installed" in note
 
 
 def test_ctrl_c_inside_a_method_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
