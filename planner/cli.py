@@ -26,13 +26,17 @@ from planner.cli_options import (
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    PackSaturatedOption,
     QuietOption,
     SeedOption,
     StrictOption,
+    TieRuleOption,
     TraceOption,
+    TrainScalingOption,
     cluster_of,
     coefficients_of,
     print_json,
+    read_jobs,
     stdout_console,
     trace_warnings,
 )
@@ -135,24 +139,13 @@ def plan(
     objective: Annotated[
         Objective, typer.Option("--objective", help="What placing a job minimises.")
     ] = Objective.per_hour,
-    tie_rule: Annotated[
-        str,
-        typer.Option(
-            "--tie-rule",
-            help="Order of equally dear groups: tightest, least-shrink, most-room, "
-            "nearest-deadline, nearest-departure or oldest.",
-        ),
-    ] = "tightest",
+    tie_rule: TieRuleOption = "tightest",
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
     max_rate: MaxRateOption = 1,
-    train_scaling: Annotated[
-        bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
-    ] = False,
-    pack_saturated: Annotated[
-        bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
-    ] = False,
+    train_scaling: TrainScalingOption = False,
+    pack_saturated: PackSaturatedOption = False,
     colocated_factor: Annotated[
         float,
         typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
@@ -187,7 +180,6 @@ def plan(
     model_b or state, switch and sync columns. Costs are $/h of all nodes held, mean over time.
     """
     from instances.plan import Limits
-    from instances.trace import read_trace, refuse_estimates
     from planner.api import plan_trace
     from planner.out_files import PLAN_FILES, require_writable, write_plan_files
     from planner.placer import PlacerParams
@@ -208,9 +200,7 @@ def plan(
     if not check:
         reporter.warn("--no-check: plans are NOT checked; do not trust these figures.")
     machines = cluster_of(cluster)
-    jobs = read_trace(trace, machines, coefficients_of(coefficients))
-    if strict:
-        refuse_estimates(jobs.jobs)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict)
     with reporter.progress() as progress:
         report = plan_trace(
             jobs,

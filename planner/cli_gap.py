@@ -18,13 +18,16 @@ from planner.cli_options import (
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    PackSaturatedOption,
     QuietOption,
     SeedOption,
     StrictOption,
+    TieRuleOption,
     TraceOption,
+    TrainScalingOption,
     cluster_of,
-    coefficients_of,
     print_json,
+    read_jobs,
     seconds_of,
     stdout_console,
     trace_warnings,
@@ -58,19 +61,13 @@ def gap(
             "--objective", help="What placing a job minimises: per-hour or per-iteration."
         ),
     ] = "per-hour",
-    tie_rule: Annotated[
-        str, typer.Option("--tie-rule", help="Order of equally dear groups, as in plan.")
-    ] = "tightest",
+    tie_rule: TieRuleOption = "tightest",
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
     max_rate: MaxRateOption = 1,
-    train_scaling: Annotated[
-        bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
-    ] = False,
-    pack_saturated: Annotated[
-        bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
-    ] = False,
+    train_scaling: TrainScalingOption = False,
+    pack_saturated: PackSaturatedOption = False,
     time_limit: Annotated[
         str,
         typer.Option(
@@ -118,7 +115,6 @@ def gap(
     a check failed; 2: bad input; 130: Ctrl-C, SIGTERM or SIGHUP (what is known by then is printed).
     """
     from instances.plan import Limits
-    from instances.trace import read_trace, refuse_estimates
     from planner.gap import optimality_gap
     from planner.gap_files import GAP_FILES, write_gap_files
     from planner.out_files import require_writable
@@ -139,9 +135,7 @@ def gap(
     if out is not None:
         require_writable(out, GAP_FILES, force=force)
     machines = cluster_of(cluster)
-    jobs = read_trace(trace, machines, coefficients_of(coefficients))
-    if strict:
-        refuse_estimates(jobs.jobs)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict)
     with ending_as_interrupt(), reporter.progress() as progress:
         report = optimality_gap(
             jobs,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from instances.coefficients import Coefficients
     from instances.hardware import Cluster
     from instances.jobs import JobTable
+    from instances.trace import Trace
 
 __all__ = [
     "ClusterOption",
@@ -30,13 +31,17 @@ __all__ = [
     "MaxRateOption",
     "MaxRolloutNodesOption",
     "MaxTrainNodesOption",
+    "PackSaturatedOption",
     "QuietOption",
     "SeedOption",
     "StrictOption",
+    "TieRuleOption",
     "TraceOption",
+    "TrainScalingOption",
     "cluster_of",
     "coefficients_of",
     "print_json",
+    "read_jobs",
     "seconds_of",
     "stdout_console",
     "trace_warnings",
@@ -76,6 +81,20 @@ MaxRateOption = Annotated[
         "mean, single ones may be longer.",
     ),
 ]
+TieRuleOption = Annotated[
+    str,
+    typer.Option(
+        "--tie-rule",
+        help="Order of equally dear groups: tightest, least-shrink, most-room, nearest-deadline, "
+        "nearest-departure or oldest.",
+    ),
+]
+TrainScalingOption = Annotated[
+    bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
+]
+PackSaturatedOption = Annotated[
+    bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -112,6 +131,16 @@ def coefficients_of(path: Path | None) -> Coefficients:
     from instances.coefficients import DEFAULT_COEFFICIENTS, read_coefficients
 
     return DEFAULT_COEFFICIENTS if path is None else read_coefficients(path)
+
+
+def read_jobs(trace: Path, cluster: Cluster, coefficients: Path | None, *, strict: bool) -> Trace:
+    """Return the trace of a file; with ``strict`` one with estimated values is refused."""
+    from instances.trace import read_trace, refuse_estimates
+
+    jobs = read_trace(trace, cluster, coefficients_of(coefficients))
+    if strict:
+        refuse_estimates(jobs.jobs)
+    return jobs
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -24,8 +24,8 @@ from planner.cli_options import (
     StrictOption,
     TraceOption,
     cluster_of,
-    coefficients_of,
     print_json,
+    read_jobs,
     seconds_of,
     stdout_console,
     trace_warnings,
@@ -39,8 +39,6 @@ from planner.terminal import (
 )
 
 if TYPE_CHECKING:
-    from instances.hardware import Cluster
-    from instances.trace import Trace
     from planner.moment import Selection
     from planner.snapshot import SnapshotReport
 
@@ -86,15 +84,6 @@ def _selection(peak: bool, at_hours: float | None, all_jobs: bool) -> Selection:
     if at_hours is not None:
         return Selection.at(at_hours)
     return Selection.all_jobs() if all_jobs else Selection.peak()
-
-
-def _read(trace: Path, cluster: Cluster, coefficients: Path | None, strict: bool) -> Trace:
-    from instances.trace import read_trace, refuse_estimates
-
-    jobs = read_trace(trace, cluster, coefficients_of(coefficients))
-    if strict:
-        refuse_estimates(jobs.jobs)
-    return jobs
 
 
 # --- snapshot -------------------------------------------------------------------------------------
@@ -172,7 +161,7 @@ def snapshot(
         require_writable(out, (_PLAN_FILE,), force=force)
     _require_gantt(gantt, gantt_group, force=force)
     machines = cluster_of(cluster)
-    jobs = _read(trace, machines, coefficients, strict)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict)
     with ending_as_interrupt(), reporter.progress() as progress:
         report = solve_snapshot(
             jobs,
@@ -320,7 +309,7 @@ def export(
     kind = _layout(layout, out)
     require_new_file(out, "--out", force=force)
     machines = cluster_of(cluster)
-    jobs = _read(trace, machines, coefficients, strict)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict)
     problem = problem_of(
         jobs,
         select,
