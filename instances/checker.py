@@ -2,16 +2,17 @@
 
 It solves nothing and shares no code with any scheduler. :func:`check_plan` checks a whole
 plan; :func:`check_group`, from :mod:`instances.group_checker`, one version of one group (the
-replay calls it after every event). A plan of the right Python types never raises here,
-however wrong its values are: whatever is wrong becomes a :class:`Violation`. ``RULES`` says
-what each rule asks; the function that checks it gives the formula.
+replay calls it after every event). :mod:`instances.pause_checker` has the rules of pauses and
+held nodes. A plan of the right Python types never raises here, however wrong its values are:
+whatever is wrong becomes a :class:`Violation`. ``RULES`` says what each rule asks; the function
+that checks it gives the formula.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite, nan
+from math import inf, isfinite, isnan, nan
 from typing import Final
 
 from instances.group_checker import (
@@ -27,7 +28,8 @@ from instances.group_checker import (
     slack_seconds,
 )
 from instances.jobs import JobTable
-from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, GroupVersion, Plan
+from instances.pause_checker import Pauses, check_held, check_paused_slo
+from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, GroupVersion, HeldNodes, Plan
 
 __all__ = ["RULES", "CheckReport", "Violation", "check_group", "check_plan", "recost"]
 
@@ -53,7 +55,7 @@ class CheckReport:
         Price from the intervals, $; not finite when the plan's numbers give none.
     peak_nodes : dict of str to int
         Most nodes that exist at once, ``{"rollout": n, "train": n}``, each pool at its own
-        peak, dedicated nodes included.
+        peak, dedicated and held nodes included.
     """
 
     violations: tuple[Violation, ...]
@@ -71,10 +73,11 @@ class CheckReport:
 
 @dataclass(slots=True)
 class _Stay:
-    """Where one job was: spans ``(from_s, to_s)``, and iterations done in groups."""
+    """Where one job was: spans ``(from_s, to_s)``, iterations done in groups, and pauses."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     iterations: float = 0.0
+    paused_s: float = 0.0  # of the spans; NaN when a pause is malformed
     dedicated: bool = False
     broken: bool = False  # a number is malformed and reported: sums over it mean nothing
 
@@ -100,15 +103,17 @@ def recost(plan: Plan) -> float:
 
 
 def _holdings(plan: Plan) -> list[tuple[float, float, int, int]]:
-    """Return ``(from_s, to_s, rollout nodes, train nodes)``: of groups, then dedicated."""
+    """Return ``(from_s, to_s, rollout nodes, train nodes)``: of groups, dedicated, then held."""
     groups = [(g.from_s, g.to_s, len(g.rollout_nodes), len(g.train_nodes)) for g in plan.groups]
-    return groups + [(d.from_s, d.to_s, d.rollout_nodes, d.train_nodes) for d in plan.dedicated]
+    others: tuple[DedicatedNodes | HeldNodes, ...] = (*plan.dedicated, *plan.held)
+    return groups + [(d.from_s, d.to_s, d.rollout_nodes, d.train_nodes) for d in others]
 
 
 def check_plan(plan: Plan) -> CheckReport:
     """Check every interval of a plan against section 3 of the design, and its price.
 
-    Violations come group by group in the plan's order, then job by job, then the price.
+    Violations come group by group in the plan's order, then job by job, then pauses, held nodes
+    and the price.
     """
     jobs, log = plan.jobs, Log()
     found: list[Violation] = []
@@ -116,17 +121,20 @@ def check_plan(plan: Plan) -> CheckReport:
     if (repeated := len(jobs) - len(index)) > 0:
         text = f"Expected distinct job ids in the plan's table, got {repeated} repeated."
         log.add("coverage", text, repeated, "jobs")
-    stays = {job_id: _Stay() for job_id in index}
+    stays, pauses = {job_id: _Stay() for job_id in index}, Pauses(plan, index)
     for group in plan.groups:
         found += check_group(group, jobs, plan.cluster, plan.limits, index=index)
-        _follow(group, stays)
-    _check_versions(plan, found)
+        _follow(group, stays, pauses)
+    _check_versions(plan, index, pauses, found)
     for item in plan.dedicated:
         _check_dedicated(item, jobs, index, stays, log)
     origin_s = min((span[0] for stay in stays.values() for span in stay.spans), default=0.0)
     for job_id, i in index.items():
         _check_coverage(plan, i, stays[job_id], origin_s, log)
         _check_stay(plan, i, stays[job_id], log)
+        if job_id in pauses:
+            _check_paused(plan, i, stays[job_id], pauses, log)
+    log.found += pauses.log.found + check_held(plan)
     usd = recost(plan)
     slack = TOLERANCE_USD_REL * max(abs(plan.usd_total), abs(usd))
     if not (isfinite(usd) and abs(plan.usd_total - usd) <= slack):
@@ -144,22 +152,32 @@ def check_plan(plan: Plan) -> CheckReport:
     )
 
 
-def _follow(group: GroupVersion, stays: dict[str, _Stay]) -> None:
-    """Add one version to the stays of its jobs: each job once, and the iterations it does."""
+def _follow(group: GroupVersion, stays: dict[str, _Stay], pauses: Pauses) -> None:
+    """Add one version to the stays of its jobs: each job once, and the iterations it does.
+
+    Only the seconds outside the job's pauses count: ``(to_s - from_s - paused) / C_g * k_j``.
+    """
     for placement in {p.job_id: p for p in group.placements}.values():
         stay = stays.get(placement.job_id)
         if stay is None:
             continue
         stay.add(group)
         if group.period_s > 0 and placement.rate >= 1:
-            periods = (group.to_s - group.from_s) / group.period_s
-            stay.iterations += periods * finite_or_inf(placement.rate)
+            run_s = group.to_s - group.from_s
+            if placement.job_id in pauses:
+                paused_s = pauses.seconds(placement.job_id, group.from_s, group.to_s)
+                stay.paused_s += paused_s
+                run_s -= paused_s
+            stay.iterations += run_s / group.period_s * finite_or_inf(placement.rate)
         else:
             stay.broken = True
 
 
-def _check_versions(plan: Plan, found: list[Violation]) -> None:
-    """One version of a group at a time; with ``pins_fixed`` jobs keep group and pins."""
+def _check_versions(
+    plan: Plan, index: Mapping[str, int], pauses: Pauses, found: list[Violation]
+) -> None:
+    """One version of a group at a time; jobs keep group and pins, or else pause for the move."""
+    followed = plan.pins_fixed or plan.durations != "snapshot"
     ends_s: dict[str, float] = {}
     homes: dict[str, tuple[str, frozenset[int], frozenset[int]]] = {}
     for group in sorted(filter(is_interval, plan.groups), key=lambda g: g.from_s):
@@ -172,12 +190,16 @@ def _check_versions(plan: Plan, found: list[Violation]) -> None:
             )
             log.add("pins", text, both_s, "s")
         ends_s[group.group_id] = max(end_s, group.to_s)
-        for p in group.placements if plan.pins_fixed else ():
+        for p in group.placements if followed else ():
             new = (group.group_id, frozenset(p.rollout_pins), frozenset(p.train_pins))
             old = homes.get(p.job_id, new)
             homes[p.job_id] = new
-            if new != old:
+            if new == old:
+                continue
+            if plan.pins_fixed:
                 _report_move(p.job_id, old, new, log)
+            elif p.job_id in index:
+                pauses.check_move(index[p.job_id], group, log)
         found += log.found
 
 
@@ -265,11 +287,13 @@ def _check_coverage(plan: Plan, i: int, stay: _Stay, origin_s: float, log: Log) 
 def _check_stay(plan: Plan, i: int, stay: _Stay, log: Log) -> None:
     """Iterations done (work) or seconds spent (wallclock) are the job's; async: seconds.
 
-    work: ``sum of (to_s - from_s) / C_g * k_j = duration_s / T_j`` over the job's versions.
+    work: ``sum of (to_s - from_s - paused) / C_g * k_j = duration_s / T_j`` over the job's
+    versions. wallclock: ``sum of (to_s - from_s) = duration_s + paused``.
     """
     jobs, mode = plan.jobs, plan.jobs.mode[i]
     refused = mode == "one-step" or stay.dedicated != (mode == "async")
-    if plan.durations == "snapshot" or refused or stay.broken or not stay.spans:
+    unknown = stay.broken or isnan(stay.paused_s) or not stay.spans
+    if plan.durations == "snapshot" or refused or unknown:
         return
     duration_s = jobs.duration_s.item(i)
     if mode == "sync" and plan.durations == "work":
@@ -277,12 +301,22 @@ def _check_stay(plan: Plan, i: int, stay: _Stay, log: Log) -> None:
         want, unit = duration_s / solo_s if solo_s > 0 else nan, "iterations"
         got, slack = stay.iterations, TOLERANCE_ITERATIONS_REL * want
     else:
-        want, unit = duration_s, "s"
+        want, unit = duration_s + stay.paused_s, "s"
         got, slack = sum(to_s - from_s for from_s, to_s in stay.spans), slack_seconds(duration_s)
     if not (isfinite(want) and abs(got - want) <= slack):
         words = "many" if got > want else "few"
         rule = "stay" if mode == "sync" else "mode"
         log.off(rule, f"stay of job '{jobs.job_id[i]}' =", want, got, unit, words, jobs.job_id[i])
+
+
+def _check_paused(plan: Plan, i: int, stay: _Stay, pauses: Pauses, log: Log) -> None:
+    """The pauses of one job: within its stay, and within its SLO."""
+    if stay.broken or not stay.spans:
+        return
+    pauses.check_stay(plan.jobs.job_id[i], stay.spans)
+    if not isnan(stay.paused_s):
+        elapsed_s = sum(to_s - from_s for from_s, to_s in stay.spans)
+        check_paused_slo(plan.jobs, i, elapsed_s, stay.iterations, log)
 
 
 def _peak_nodes(plan: Plan) -> dict[str, int]:

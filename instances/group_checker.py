@@ -16,7 +16,14 @@ from typing import Final, NamedTuple
 
 from instances.hardware import Cluster
 from instances.jobs import JobTable
-from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits
+from instances.plan import (
+    DedicatedNodes,
+    GroupVersion,
+    HeldNodes,
+    JobPlacement,
+    Limits,
+    Pause,
+)
 
 __all__ = [
     "RULES",
@@ -39,13 +46,15 @@ RULES: Final[tuple[str, ...]] = (
     "residency",  # per node, the states pinned to it fit the host DRAM
     "precedence",  # rollout, train, sync, next rollout, around the circle
     "overlap",  # per node, the phases pinned to it are disjoint arcs of the circle
-    "slo",  # C_g / k_j <= D_j
+    "slo",  # C_g / k_j <= D_j; with pauses also: seconds of the stay <= slo x iterations x T_j
     "nodes",  # pins are nodes of the group, nodes and pins distinct, every node has a pin
     "rate",  # 1 <= k_j <= max_rate, one start pair per iteration
     "format",  # finite numbers, period > 0, from_s < to_s, a job, first rollout in [0, C_g)
     "limits",  # max_group_size, max_rollout_nodes, max_train_nodes per group
-    "stay",  # work: iterations done = the job's; wallclock: time spent = duration_s
+    "stay",  # work: iterations outside pauses = the job's; wallclock: time = duration_s + pauses
     "pins",  # one version of a group at a time; with pins_fixed no job changes group or pins
+    "pause",  # within the job's stay, one at a time; each move starts one of >= restart_s
+    "held",  # nodes of a group's version, from the version's end on
     "mode",  # sync in groups; async on dedicated nodes of its own; one-step refused
     "cost",  # usd_total is the price of all nodes over all intervals
 )
@@ -161,7 +170,7 @@ def slack_seconds(period_s: float) -> float:
     return TOLERANCE_S + TOLERANCE_S_REL * period_s
 
 
-def is_interval(item: GroupVersion | DedicatedNodes) -> bool:
+def is_interval(item: GroupVersion | DedicatedNodes | Pause | HeldNodes) -> bool:
     """Return whether ``from_s < to_s``, both finite."""
     return -inf < item.from_s < item.to_s < inf
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.errors import InputError
+from instances.restarts import RESTART_S, restart_seconds
 
 __all__ = [
     "FLOAT_FIELDS",
@@ -64,6 +65,7 @@ _RANGES: Final = (
     ("rollout_switch_s", 0, False),
     ("train_switch_s", 0, False),
     ("sync_gb", 0, False),
+    ("restart_s", 0, False),
 )
 _NUMBERS: Final = (*FLOAT_FIELDS, *INT_FIELDS)
 #: Known columns that may be absent; ``NaN`` marks an empty cell.
@@ -79,6 +81,7 @@ OPTIONAL_FIELDS: Final = (
     "response_p50_tokens",
     "response_p95_tokens",
     "response_p99_tokens",
+    "restart_s",
 )
 
 
@@ -112,6 +115,8 @@ class Job:
 
     Attributes
     ----------
+    restart_s : float
+        Seconds without progress after a move, see :mod:`instances.restarts`.
     solo_s : float
         T_j: iteration seconds when the job runs alone (switches excluded), derived.
     deadline_s : float
@@ -133,6 +138,7 @@ class Job:
     train_switch_s: float = 0.0
     sync_gb: float = 0.0
     mode: str = "sync"
+    restart_s: float = RESTART_S
     solo_s: float = field(init=False)
     deadline_s: float = field(init=False)
 
@@ -237,13 +243,20 @@ class JobTable:
 
     @classmethod
     def from_jobs(cls, jobs: Sequence[Job]) -> JobTable:
-        """Build a table from single jobs, in the given order."""
+        """Build a table from single jobs, in the given order.
+
+        ``restart_s`` becomes an optional column, unless every job has the default.
+        """
         columns = {
             f.name: [getattr(job, f.name) for job in jobs]
             for f in dataclasses.fields(Job)
             if f.init
         }
-        return cls(**columns)  # type: ignore[arg-type]  # __post_init__ converts lists to arrays
+        restart_s = columns.pop("restart_s")
+        given = any(seconds != RESTART_S for seconds in restart_s)
+        optional = {"restart_s": restart_s} if given else {}
+        # __post_init__ converts lists to arrays.
+        return cls(**columns, optional=optional)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -254,7 +267,12 @@ class JobTable:
     def job(self, index: int) -> Job:
         """Return job ``index`` as a :class:`Job`."""
         cells: dict[str, Any] = {name: getattr(self, name)[index].item() for name in _NUMBERS}
-        return Job(job_id=self.job_id[index], mode=self.mode[index], **cells)
+        return Job(
+            job_id=self.job_id[index],
+            mode=self.mode[index],
+            restart_s=self.restart_s[index].item(),
+            **cells,
+        )
 
     def take(self, indices: Sequence[int] | IntArray) -> JobTable:
         """Return the jobs at ``indices``, in that order, as a new table."""
@@ -300,6 +318,13 @@ class JobTable:
     def iterations(self) -> FloatArray:
         """Iterations in ``duration_s`` when alone, ``(n_jobs,)``; may be fractional."""
         out: FloatArray = self.duration_s / self.solo_s
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def restart_s(self) -> FloatArray:
+        """Seconds of a restart, ``(n_jobs,)``; see :func:`instances.restarts.restart_seconds`."""
+        out = restart_seconds(self)
         out.setflags(write=False)
         return out
 

@@ -21,8 +21,10 @@ __all__ = [
     "DedicatedNodes",
     "Durations",
     "GroupVersion",
+    "HeldNodes",
     "JobPlacement",
     "Limits",
+    "Pause",
     "Plan",
 ]
 
@@ -113,6 +115,32 @@ class DedicatedNodes:
     train_nodes: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """A job that makes no progress in ``[from_s, to_s)``: its restart after a move.
+
+    It keeps its place in its group and its nodes, whose phases of it stand empty.
+    """
+
+    job_id: str
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldNodes:
+    """Nodes paid for after the last job has moved off them, ``[from_s, to_s)``.
+
+    ``group_id`` is the group they belonged to.
+    """
+
+    group_id: str
+    from_s: float
+    to_s: float
+    rollout_nodes: int
+    train_nodes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A whole plan: cluster, jobs, every version of every group, and the price claimed.
@@ -126,6 +154,10 @@ class Plan:
         Whether the policy promises that a running job never changes group or nodes.
     usd_total : float
         Price of all nodes over all intervals, $; the checker re-derives it.
+    pauses : tuple of Pause
+        Restarts of moved jobs.
+    held : tuple of HeldNodes
+        Old nodes that overlap with the new ones.
     """
 
     policy: str
@@ -137,3 +169,5 @@ class Plan:
     usd_total: float
     dedicated: tuple[DedicatedNodes, ...] = ()
     pins_fixed: bool = True
+    pauses: tuple[Pause, ...] = ()
+    held: tuple[HeldNodes, ...] = ()

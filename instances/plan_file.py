@@ -9,9 +9,12 @@ Layout (``schema_version`` 1)::
     groups     [{group_id, from_s, to_s, period_s, rollout_nodes, train_nodes,
                  placements: [{job_id, rollout_pins, train_pins, rate, starts_s}]}]
     dedicated  [{job_id, from_s, to_s, rollout_nodes, train_nodes}]
+    pauses     [{job_id, from_s, to_s}]
+    held       [{group_id, from_s, to_s, rollout_nodes, train_nodes}]
 
 Numbers are JSON numbers (never text or true), seconds may be whole, and whole numbers have no
 decimal point. Every fault names the file, the place (``groups.0.period_s``) and the value.
+``pauses`` and ``held`` are always written, and may be absent: there are none then.
 """
 
 from __future__ import annotations
@@ -31,7 +34,15 @@ from instances.cluster_file import cluster_from_dict, cluster_to_dict
 from instances.errors import InputError, did_you_mean
 from instances.input_files import refuse_device
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
-from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits, Plan
+from instances.plan import (
+    DedicatedNodes,
+    GroupVersion,
+    HeldNodes,
+    JobPlacement,
+    Limits,
+    Pause,
+    Plan,
+)
 from instances.schema_faults import MAX_SHOWN, refuse, say, shown
 
 __all__ = ["SCHEMA_VERSION", "plan_from_dict", "plan_to_dict", "read_plan", "write_plan_json"]
@@ -90,6 +101,20 @@ class _Dedicated(_Record):
     train_nodes: Node
 
 
+class _Pause(_Record):
+    job_id: str
+    from_s: Finite
+    to_s: Finite
+
+
+class _Held(_Record):
+    group_id: str
+    from_s: Finite
+    to_s: Finite
+    rollout_nodes: Node
+    train_nodes: Node
+
+
 class _Limits(_Record):
     max_group_size: Node
     max_rollout_nodes: Whole | None
@@ -129,6 +154,8 @@ class _Plan(_Record):
     jobs: _Jobs
     groups: Many[_Group]
     dedicated: Many[_Dedicated]
+    pauses: Many[_Pause] = ()
+    held: Many[_Held] = ()
 
 
 # --- Words for what is wrong ---------------------------------------------------------------
@@ -140,6 +167,8 @@ _KNOWN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "groups": tuple(_Group.model_fields),
     "groups.placements": tuple(_Placement.model_fields),
     "dedicated": tuple(_Dedicated.model_fields),
+    "pauses": tuple(_Pause.model_fields),
+    "held": tuple(_Held.model_fields),
 }
 
 
@@ -179,6 +208,11 @@ def _job_faults(jobs: _Jobs) -> list[str]:
             for name in names
             if name not in known
         ]
+    faults += [
+        f"Expected {_place('jobs', 'optional', 'restart_s', i)} >= 0, got {shown(seconds)}."
+        for i, seconds in enumerate(jobs.optional.get("restart_s", []))
+        if seconds is not None and seconds < 0
+    ]
     for name, marked in jobs.estimated.items():
         faults += [
             f"Unknown job {shown(job_id)} in {_place('jobs', 'estimated', name)}."
@@ -241,6 +275,8 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "jobs": _jobs_to_dict(plan.jobs),
         "groups": [dataclasses.asdict(group) for group in plan.groups],
         "dedicated": [dataclasses.asdict(item) for item in plan.dedicated],
+        "pauses": [dataclasses.asdict(item) for item in plan.pauses],
+        "held": [dataclasses.asdict(item) for item in plan.held],
     }
 
 
@@ -285,6 +321,8 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
         jobs=_jobs_from_record(record.jobs),
         groups=groups,
         dedicated=tuple(DedicatedNodes(**d.model_dump()) for d in record.dedicated),
+        pauses=tuple(Pause(**p.model_dump()) for p in record.pauses),
+        held=tuple(HeldNodes(**h.model_dump()) for h in record.held),
     )
 
 

@@ -67,7 +67,7 @@ MAX_NODES: Final = 1_000_000
 PHASES: Final = ("rollout_s", "train_s")
 ESTIMATOR_COLUMNS: Final = ("model_b", "max_tokens", "prompts_per_step", "samples_per_prompt")
 _REQUIRED: Final = ("arrival_s", "slo", *PHASES)
-_AT_LEAST_ZERO: Final = ("arrival_s", "sync_s", "sync_gb", *ESTIMABLE)
+_AT_LEAST_ZERO: Final = ("arrival_s", "sync_s", "sync_gb", "restart_s", *ESTIMABLE)
 #: Each chain must not decrease; empty cells are skipped.
 _CHAINS: Final = (
     ("rollout_p50_s", "rollout_p95_s", "rollout_s"),

@@ -9,7 +9,7 @@ from typing import Any
 from instances.checker import CheckReport, Violation, check_group, recost
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job, JobTable
-from instances.plan import GroupVersion, JobPlacement, Limits, Plan
+from instances.plan import GroupVersion, JobPlacement, Limits, Pause, Plan
 
 #: Two jobs on one rollout node and train nodes 0 and 3, where b shares only node 3 with a.
 #: Every phase pays its switch (0.5 and 0.25 s): a 4.5 + 2.25 + sync 1, b 3.5 + 3.25.
@@ -72,6 +72,50 @@ def plan_of(*groups: GroupVersion, jobs: tuple[Job, ...] = (JOB_A, JOB_B), **cha
         }
     )
     return plan if "usd_total" in changes else dataclasses.replace(plan, usd_total=recost(plan))
+
+
+#: Job b alone: period 6, no switch paid, D_b = 12.
+ALONE_B = JobPlacement(job_id="b", rollout_pins=(0,), train_pins=(3,), starts_s=((0.0, 3.0),))
+
+
+def alone_b(group_id: str, from_s: float, to_s: float, **changes: Any) -> GroupVersion:
+    """Return a version of job b alone."""
+    group = dataclasses.replace(
+        GROUP,
+        group_id=group_id,
+        from_s=from_s,
+        to_s=to_s,
+        period_s=6.0,
+        train_nodes=(3,),
+        placements=(ALONE_B,),
+    )
+    return dataclasses.replace(group, **changes)
+
+
+def moved_plan(
+    *,
+    move_s: float = 30.0,
+    end_s: float = 80.0,
+    pauses: tuple[tuple[float, float], ...] = ((30.0, 50.0),),
+    slo: float = 2.0,
+    **changes: Any,
+) -> Plan:
+    """Return job b alone, 30 s in group g and 30 s in group h, with 20 s of restart between.
+
+    The 60 s it runs are its 10 iterations and its duration, so the plan is valid by both
+    conventions. Its slowdown is 80 / 60.
+    """
+    job = dataclasses.replace(JOB_B, train_s=2.0, sync_s=1.0, slo=slo, restart_s=20.0)
+    return plan_of(
+        alone_b("g", 0.0, move_s),
+        alone_b("h", move_s, end_s),
+        **{
+            "jobs": (job,),
+            "pins_fixed": False,
+            "pauses": tuple(Pause(job_id="b", from_s=a, to_s=b) for a, b in pauses),
+            **changes,
+        },
+    )
 
 
 def with_starts(placement: JobPlacement, *starts: tuple[float, float]) -> JobPlacement:

@@ -8,7 +8,15 @@ import numpy as np
 
 from instances.hardware import DEFAULT_CLUSTER, Links, ModelDefaults
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, Job, JobTable
-from instances.plan import DedicatedNodes, GroupVersion, JobPlacement, Limits, Plan
+from instances.plan import (
+    DedicatedNodes,
+    GroupVersion,
+    HeldNodes,
+    JobPlacement,
+    Limits,
+    Pause,
+    Plan,
+)
 
 AWKWARD = 0.1 + 0.2  # needs all 17 digits
 
@@ -19,7 +27,11 @@ JOBS = JobTable.from_jobs(
         Job(job_id="c", rollout_s=9.0, train_s=1.0, slo=1.0, rollout_nodes=2, mode="one-step"),
     ]
 ).replace(
-    optional={"model_b": np.array([7.0, np.nan, 32.0]), "max_tokens": np.array([np.nan] * 3)},
+    optional={
+        "model_b": np.array([7.0, np.nan, 32.0]),
+        "max_tokens": np.array([np.nan] * 3),
+        "restart_s": np.array([0.0, np.nan, AWKWARD]),
+    },
     extra={"team": ("red", "", 'blue, "x"'), "Größe": ("1", "2", "3")},
     estimated={"sync_gb": np.array([True, False, True]), "train_s": np.array([False] * 3)},
 )
@@ -79,6 +91,11 @@ PLAN = Plan(
         DedicatedNodes(job_id="b é", from_s=1 / 3, to_s=9.0, rollout_nodes=2, train_nodes=0),
     ),
     pins_fixed=False,
+    pauses=(
+        Pause(job_id="a", from_s=AWKWARD, to_s=7.0),
+        Pause(job_id="b é", from_s=-1.0, to_s=-2.0),
+    ),
+    held=(HeldNodes(group_id="g0", from_s=AWKWARD, to_s=9.0, rollout_nodes=2, train_nodes=0),),
 )
 
 

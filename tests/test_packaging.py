@@ -165,10 +165,11 @@ def test_package_is_typed(package):
 def test_checker_reaches_only_the_problem():
     """What decides validity shares no code with what makes plans or reads input."""
     graph = grimp.build_graph("instances", cache_dir=None)
-    problem = {"instances"} | {f"instances.{n}" for n in ("hardware", "jobs", "plan", "errors")}
+    names = ("hardware", "jobs", "restarts", "plan", "errors")
+    problem = {"instances"} | {f"instances.{name}" for name in names}
     assert graph.find_upstream_modules("instances.group_checker") <= problem
     reached = graph.find_upstream_modules("instances.checker")
-    assert reached <= problem | {"instances.group_checker"}
+    assert reached <= problem | {"instances.group_checker", "instances.pause_checker"}
 
 
 def test_licence_is_complete():

@@ -29,7 +29,9 @@ from plan_cases import AWKWARD, PLAN, assert_same_plan
     [
         PLAN,
         dataclasses.replace(PLAN, cluster=DEFAULT_CLUSTER, limits=Limits(), pins_fixed=True),
-        dataclasses.replace(PLAN, jobs=JobTable.from_jobs([]), groups=(), dedicated=()),
+        dataclasses.replace(
+            PLAN, jobs=JobTable.from_jobs([]), groups=(), dedicated=(), pauses=(), held=()
+        ),
     ],
     ids=["every field", "defaults", "empty"],
 )
@@ -65,6 +67,25 @@ def test_the_layout_is_the_documented_one() -> None:
         "starts_s": [[0.0, AWKWARD], [6.25, 13.0]],
         "rate": 2,
     }
+
+
+def test_pauses_and_held_nodes_are_written_and_may_be_absent() -> None:
+    data = plan_to_dict(PLAN)
+    assert data["pauses"][0] == {"job_id": "a", "from_s": AWKWARD, "to_s": 7.0}
+    assert data["held"] == [
+        {"group_id": "g0", "from_s": AWKWARD, "to_s": 9.0, "rollout_nodes": 2, "train_nodes": 0}
+    ]
+    plain = dataclasses.replace(PLAN, pauses=(), held=())
+    older = plan_to_dict(plain)
+    assert (older["pauses"], older["held"]) == ([], [])
+    for key in ("pauses", "held"):  # a file of before they existed
+        del older[key]
+        assert_same_plan(plan_from_dict(older), plain)
+
+
+def test_restarts_are_read_back() -> None:
+    # a and c measured; b has no size, so the largest published.
+    assert plan_from_dict(plan_to_dict(PLAN)).jobs.restart_s.tolist() == [0.0, 419.0, AWKWARD]
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -165,7 +165,37 @@ MALFORMED: dict[str, tuple[Edit, str]] = {
         put("dedicated", 0, "train_nodes", 2**63),
         "Expected dedicated.0.train_nodes <= 9223372036854775807, got 9223372036854775808.",
     ),
+    "pause": (
+        put("pauses", 1, "to_s", float("inf")),
+        "Expected pauses.1.to_s to be a finite number, got inf.",
+    ),
+    "pause of a number": (
+        put("pauses", 0, "job_id", 7),
+        "Expected pauses.0.job_id to be text, got 7.",
+    ),
+    "pause without end": (drop("pauses", 1, "to_s"), "Missing pauses.1.to_s."),
+    "pause, near key": (
+        put("pauses", 0, "job", "a"),
+        "Unknown key 'pauses.0.job'. Did you mean 'job_id'?",
+    ),
+    "no pauses": (put("pauses", None), "Expected pauses to be a list, got None."),
+    "held": (
+        put("held", 0, "rollout_nodes", -1),
+        "Expected held.0.rollout_nodes >= 0, got -1.",
+    ),
+    "held in part": (
+        put("held", 0, "train_nodes", 0.5),
+        "Expected held.0.train_nodes to be a whole number, got 0.5.",
+    ),
+    "held, near key": (
+        put("held", 0, "group", "g0"),
+        "Unknown key 'held.0.group'. Did you mean 'group_id'?",
+    ),
     # Columns.
+    "restart": (
+        put("jobs", "optional", "restart_s", 2, -0.5),
+        "Expected jobs.optional.restart_s.2 >= 0, got -0.5.",
+    ),
     "phase": (put("jobs", "rollout_s", 1, 0.0), "Expected jobs.rollout_s.1 > 0, got 0.0."),
     "slo": (put("jobs", "slo", 2, 0.5), "Expected jobs.slo.2 >= 1, got 0.5."),
     "infinite": (

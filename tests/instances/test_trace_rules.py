@@ -47,6 +47,9 @@ CELLS = [
     ("model_b", "0", "Expected model_b > 0, got '0'"),
     ("sync_s", "-1", "Expected sync_s >= 0, got '-1'"),
     ("sync_gb", "-1", "Expected sync_gb >= 0, got '-1'"),
+    ("restart_s", "-0.1", "Expected restart_s >= 0, got '-0.1'"),
+    ("restart_s", "inf", "Expected a finite restart_s >= 0, got 'inf'"),
+    ("restart_s", "5m", "Expected restart_s to be a number, got '5m'"),
     ("rollout_state_gb", "-1", "Expected rollout_state_gb >= 0, got '-1'"),
     ("train_switch_s", "-1", "Expected train_switch_s >= 0, got '-1'"),
     (
