@@ -1,0 +1,481 @@
+"""Re-planning running groups: the least-cost groups of all jobs when every move has its price.
+
+Sets and parameters
+-------------------
+Jobs ``j`` of a snapshot; running groups ``h`` (*hosts*), disjoint, each with the pins of its
+members; jobs in none are *newcomers*. ``L`` hours that a plan lasts; ``c^P`` $/h of a node;
+``m_j`` $ for moving job ``j``, once, wherever to (a newcomer moves for nothing); jobs that may not
+move; perhaps the most moves.
+
+A plan is a set of groups that hold every job once. A group may *continue* one host: members of
+that host whose pins do not change are *stayers*, all other running members are *movers*. Two
+groups never continue the same host. A group without stayers is on new nodes.
+
+Problem
+-------
+``min L sum_g (c^R n^R_g + c^T n^T_g) + sum_{movers} m_j``, every group valid (design section 3).
+
+Method
+------
+1. Columns (:mod:`models.replan_columns`) on node counts that loads admit: a relaxation, so the
+   least choice (:mod:`models.replan_choice`) is a bound.
+2. The chosen columns are *materialised* (:mod:`models.kept_pins`): parts of a host by its running
+   schedule, groups on new nodes by :class:`models.group_cost.GroupCost`, others by pinning the
+   movers beside the stayers, failing that by renaming the nodes of a decided group.
+3. A column that fails is *refuted*: with all that hold it, it gives way to columns with a stayer
+   less or a node more (:meth:`_Search._refute`); a set without a group on so many nodes gives
+   way in the table (:meth:`models.replan_sets.SetTable.refute`). The choice is made again.
+
+When every chosen column stands, or no choice is worth less than the plan held, the plan is the
+best one within the candidates; *proved* if moreover every refutation was a proof. Candidates
+are all groups whose sharing graph is connected, and all parts of a host. So a group of several
+unconnected parts, of which at least two have stayers and one has movers, is not looked at; nor
+are sets of stayers of more than six jobs but the whole and those with one job less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from instances.errors import InputError, UnsupportedError
+from models.covering_lp import EPS, Ending, StoppedError
+from models.group_cost import GroupCost, Nodes
+from models.kept_pins import extended, fresh_group, kept, relabelled, remaining
+from models.known_groups import KnownGroups, RememberingCost
+from models.options import Deadline, OutOfTimeError, SolveOptions
+from models.replan_choice import Choice
+from models.replan_columns import (
+    BoolArray,
+    Columns,
+    FloatArray,
+    HostArrays,
+    IntArray,
+    host_columns,
+)
+from models.replan_sets import SetMemory, set_table
+from models.replan_types import Host, NewGroup, Replan
+from models.snapshot import Snapshot, solo_group
+
+__all__ = ["Host", "NewGroup", "Replan", "SetMemory", "replan"]
+
+#: Seconds after the deadline in which groups already chosen may still be decided.
+_GRACE_S: Final = 0.25
+#: Times that a choice is made.
+_ROUNDS: Final = 60
+#: Times that it is made again when the search was cut short.
+_SHORT_ROUNDS: Final = 2
+#: Sets of the table, beyond which there is no choosing.
+_MOST_SETS: Final = 2_000_000
+
+#: A column: its host, jobs, stayers and nodes.
+_Key = tuple[int, tuple[int, ...], tuple[int, ...], Nodes]
+
+
+def replan(  # noqa: PLR0913 - the problem, what is known, and limits
+    snapshot: Snapshot,
+    hosts: Sequence[Host],
+    *,
+    lasting_h: float,
+    move_usd: FloatArray,
+    may_move: BoolArray,
+    most_moves: int | None = None,
+    known: KnownGroups | None = None,
+    memory: SetMemory | None = None,
+    seed: int = 0,
+    node_limit: int | None = None,
+    deadline: Deadline,
+) -> Replan:
+    """Return the best plan of all jobs, moves priced; the best one found at a limit.
+
+    The worst answer is every host as it is and each newcomer alone.
+
+    Parameters
+    ----------
+    hosts : sequence of Host
+        Running groups, disjoint; connected ones, or two parts that share no node can only stay
+        together.
+    lasting_h : float
+        Hours that the plan is expected to last.
+    move_usd : (n,) float64
+        Price of moving each job, $; of no meaning for newcomers.
+    may_move : (n,) bool
+    most_moves : int, optional
+    known : KnownGroups, optional
+        Verdicts on groups of earlier snapshots of the trace; new ones are added.
+    memory : SetMemory, optional
+        Candidate sets of the last snapshot of the trace; replaced by this one's.
+    seed : int
+        Of HiGHS and CP-SAT.
+    node_limit : int, optional
+        Effort of each choice beyond its first LP and a quick improvement: nodes of its search, a
+        later run of the LP counted as 150. Left out: until proved.
+    deadline : Deadline
+
+    Raises
+    ------
+    InputError
+        When a number is out of its range, or hosts are not disjoint sets of jobs.
+    """
+    _require(snapshot, hosts, lasting_h, move_usd, may_move, most_moves)
+    # a little later: groups chosen when the time is over are decided all the same
+    later = deadline.later(_GRACE_S)
+    cost = RememberingCost(
+        snapshot, KnownGroups() if known is None else known, seed=seed, deadline=later
+    )
+    search = _Search(
+        snapshot,
+        hosts,
+        lasting_h=lasting_h,
+        move_usd=move_usd,
+        may_move=may_move,
+        most_moves=most_moves,
+        cost=cost,
+        deadline=deadline,
+        seed=seed,
+        node_limit=node_limit,
+    )
+    ending = Ending.OPTIMAL
+    try:
+        search.run(memory)
+    except OutOfTimeError:
+        ending = Ending.TIME
+    except KeyboardInterrupt:
+        ending = Ending.INTERRUPT
+    except StoppedError as stop:
+        ending = stop.ending
+    except UnsupportedError:  # too many candidates
+        ending = Ending.NODES
+    return search.answer(ending)
+
+
+def _require(
+    snapshot: Snapshot,
+    hosts: Sequence[Host],
+    lasting_h: float,
+    move_usd: FloatArray,
+    may_move: BoolArray,
+    most_moves: int | None,
+) -> None:
+    n = len(snapshot)
+    if not (np.isfinite(lasting_h) and lasting_h >= 0):
+        raise InputError(f"Expected lasting_h >= 0, got {lasting_h}.")
+    if move_usd.shape != (n,) or may_move.shape != (n,):
+        raise InputError(
+            f"Expected move_usd and may_move of {n} jobs, got shapes {move_usd.shape} and "
+            f"{may_move.shape}."
+        )
+    seen: set[int] = set()
+    for number, host in enumerate(hosts):
+        jobs = set(host.members)
+        if len(jobs) < len(host.members) or jobs & seen or not jobs <= set(range(n)) or not jobs:
+            raise InputError(
+                f"Expected disjoint hosts of jobs 0 to {n - 1}, got {host.members} (host {number})."
+            )
+        seen |= jobs
+    running = sorted(seen)
+    if not (np.isfinite(move_usd[running]).all() and (move_usd[running] >= 0).all()):
+        raise InputError("Expected move_usd >= 0 of every running job.")
+    if most_moves is not None and most_moves < 0:
+        raise InputError(f"Expected most_moves >= 0, got {most_moves}.")
+
+
+class _Search:
+    """One re-planning: the plan held, columns, and what they were found to be."""
+
+    def __init__(  # noqa: PLR0913 - as of replan
+        self,
+        snapshot: Snapshot,
+        hosts: Sequence[Host],
+        *,
+        lasting_h: float,
+        move_usd: FloatArray,
+        may_move: BoolArray,
+        most_moves: int | None,
+        cost: GroupCost,
+        deadline: Deadline,
+        seed: int,
+        node_limit: int | None,
+    ) -> None:
+        self.snapshot, self.hosts, self.lasting_h = snapshot, tuple(hosts), lasting_h
+        self.cost, self.deadline = cost, deadline
+        self.seed, self.node_limit, self.most_moves = seed, node_limit, most_moves
+        self.arrays = HostArrays(snapshot, hosts, move_usd, may_move)
+        self.running: list[bool] = self.arrays.running.tolist()
+        self.may_move: list[bool] = (~self.arrays.fixed[:-1]).tolist()
+        self.credit: list[float] = self.arrays.credit.tolist()
+        newcomers = [j for j, runs in enumerate(self.running) if not runs]
+        alone = [fresh_group(solo_group(snapshot, j), self.running) for j in newcomers]
+        self.groups = (*[kept(h, host) for h, host in enumerate(hosts)], *alone)
+        self.value = self._value(self.groups)
+        self.proved = False
+        self.exact = True  # whether every refutation so far was a proof
+        self.bound: float | None = None
+        self.counts = dict.fromkeys(("sets", "columns", "left", "rounds", "refuted", "nodes"), 0)
+        self._found: dict[_Key, NewGroup | None] = {}
+        self._refuted: list[_Key] = []
+        self._seen: set[_Key] = set()
+
+    # --- plans ------------------------------------------------------------------------------
+
+    def _value(self, groups: Iterable[NewGroup]) -> float:
+        """Return what a plan is worth, $."""
+        nodes = [0, 0]
+        moved = 0.0
+        for group in groups:
+            rollout, train = group.nodes
+            nodes[0] += rollout
+            nodes[1] += train
+            moved += sum([self.credit[j] for j in group.movers])
+        return self.lasting_h * self.snapshot.usd_per_hour(nodes[0], nodes[1]) + moved
+
+    def _hold(self, groups: Sequence[NewGroup]) -> None:
+        """Keep a plan if it is better and within the moves."""
+        moves = sum(len(group.movers) for group in groups)
+        value = self._value(groups)
+        allowed = self.most_moves is None or moves <= self.most_moves
+        if allowed and value < self.value - EPS * self.choice.unit:
+            self.groups, self.value = tuple(groups), value
+
+    def answer(self, ending: Ending) -> Replan:
+        """Return the plan held."""
+        groups = tuple(sorted(self.groups, key=lambda group: group.members))
+        if ending is Ending.OPTIMAL and not self.proved:
+            ending = Ending.NODES
+        return Replan(
+            groups=groups,
+            value_usd=self.value,
+            moves=sum(len(group.movers) for group in groups),
+            ending=ending,
+            proved=self.proved,
+            bound_usd=self.bound,
+            counts=self.counts,
+        )
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def run(self, memory: SetMemory | None) -> None:
+        """Choose and materialise until the choice stands."""
+        if not len(self.snapshot):
+            self.proved = True
+            return
+        options = SolveOptions(max_groups=_MOST_SETS, seed=self.seed)
+        table = set_table(self.snapshot, self.cost, options, self.deadline, memory)
+        self.counts["sets"] = len(table)
+        if memory is not None:
+            memory.put(self.snapshot, table)
+        first = host_columns(self.hosts, self.arrays)
+        alone = np.flatnonzero((table.members >= 0).sum(axis=1) == 1)
+        node_usd = self.lasting_h * np.array(
+            [self.snapshot.usd_per_hour(1, 0), self.snapshot.usd_per_hour(0, 1)]
+        )
+        pi_usd = (
+            self._guess(node_usd)
+            if memory is None
+            else memory.duals(self.snapshot, self._guess(node_usd))
+        )
+        self.choice = Choice(
+            table,
+            self.arrays,
+            first,
+            alone,
+            pi_usd=pi_usd,
+            node_usd=node_usd,
+            most_moves=self.most_moves,
+            deadline=self.deadline,
+            seed=self.seed,
+        )
+        try:
+            self._rounds()
+        finally:
+            self.counts["columns"] = len(self.choice.columns)
+            self.counts["nodes"] = self.choice.nodes
+            if memory is not None:
+                memory.put(self.snapshot, table, self.choice.pi_usd)
+
+    def _guess(self, node_usd: FloatArray) -> FloatArray:
+        """Return what jobs may cost, $: their share of the time of a node, and a third more."""
+        jobs = self.snapshot.table
+        share = np.stack((
+            jobs.rollout_nodes * jobs.rollout_s / jobs.deadline_s,
+            jobs.train_nodes * jobs.train_s / jobs.deadline_s,
+        ))  # fmt: skip
+        out: FloatArray = (4 / 3) * (node_usd @ share)
+        return out
+
+    def _rounds(self) -> None:
+        choice = self.choice
+        total = float(sum(self.credit))
+        short = 0
+        for _ in range(_ROUNDS):
+            self.counts["rounds"] += 1
+            held = (self.value - total) / choice.unit
+            best = choice.best(held, self.node_limit)
+            self.counts["left"] = max(self.counts["left"], choice.left)
+            if self.exact and best.bound is not None:
+                bound = best.bound * choice.unit + total
+                self.bound = bound if self.bound is None else max(self.bound, bound)
+            stands = best.chosen is None or self._materialise(best.chosen)
+            if best.ending not in (Ending.OPTIMAL, Ending.NODES):
+                raise StoppedError(best.ending)
+            short += best.ending is Ending.NODES
+            if stands or short > _SHORT_ROUNDS:
+                self.proved = stands and self.exact and best.ending is Ending.OPTIMAL
+                return
+
+    # --- materialising ----------------------------------------------------------------------
+
+    def _materialise(self, chosen: Sequence[int]) -> bool:
+        """Make groups of the chosen columns and hold the plan; return whether all stood."""
+        groups: list[NewGroup] = []
+        whole, stands = True, True
+        failed: list[tuple[_Key, bool]] = []
+        for key in self._keys(chosen):
+            group = self._group(key, failed)
+            if group is None:
+                whole = stands = False
+            else:
+                groups.append(group)
+                stands = stands and key in self._found and self._found[key] is not None
+        if whole:
+            self._hold(groups)
+        for key, proved in failed:
+            self._refute(key, proved)
+        return stands
+
+    def _keys(self, chosen: Sequence[int]) -> list[_Key]:
+        """Return the columns chosen with every job in one of them: where it stays, else the first.
+
+        See :mod:`models.replan_choice`.
+        """
+        columns = self.choice.columns
+        owner: dict[int, int] = {}
+        for stay in (True, False):
+            for at in chosen:
+                for job, keeps in zip(
+                    columns.members[at].tolist(), columns.keep[at].tolist(), strict=True
+                ):
+                    if job < len(self.snapshot) and (keeps or not stay):
+                        owner.setdefault(job, at)
+        out: list[_Key] = []
+        for at in chosen:
+            jobs = tuple(sorted([job for job, own in owner.items() if own == at]))
+            if jobs:
+                _, _, stayers, nodes = self._key(at)
+                out.append((int(columns.host[at]), jobs, stayers, nodes))
+        return out
+
+    def _key(self, at: int) -> _Key:
+        columns = self.choice.columns
+        members, keep = columns.members[at], columns.keep[at]
+        rollout, train = columns.nodes[at].tolist()
+        return (
+            int(columns.host[at]),
+            tuple([j for j in members.tolist() if j < len(self.snapshot)]),
+            tuple(members[keep].tolist()),
+            (rollout, train),
+        )
+
+    def _group(self, key: _Key, failed: list[tuple[_Key, bool]]) -> NewGroup | None:
+        """Return a group of one column, a dearer one where it fails; ``None`` where none is."""
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        h, members, stayers, nodes = key
+        proved = False
+        if h >= 0:
+            host = self.hosts[h]
+            if stayers == members:
+                found = remaining(self.snapshot, h, host, members)
+            else:
+                found, proved = extended(
+                    self.snapshot, members, stayers, h, host, nodes, self.running
+                )
+            if found is not None:
+                self._found[key] = found
+                return found
+        group = self.cost.decide(members, nodes)
+        if group is None:
+            failed.append(((-1, members, (), nodes), True))
+            return None
+        if h < 0:
+            self._found[key] = fresh_group(group, self.running)
+            return self._found[key]
+        failed.append((key, proved))
+        return relabelled(group, h, self.hosts[h], self.credit, self.may_move, self.running)
+
+    # --- refutation -------------------------------------------------------------------------
+
+    def _refute(self, key: _Key, proved: bool) -> None:
+        """Let columns that hold a refuted one give way to those that may be groups still.
+
+        By heredity these are all of the same host with its jobs, its stayers and no more nodes.
+        """
+        self.counts["refuted"] += 1
+        choice = self.choice
+        h, members, _, nodes = key
+        self.exact = self.exact and proved
+        if h < 0:
+            gone = self._holding(np.arange(len(choice.columns)), key)
+            added = choice.table.refute(members, nodes)
+            fresh = choice.replace(gone, added)
+        else:
+            self._refuted.append(key)
+            gone = self._holding(np.arange(len(choice.columns)), key)
+            choice.leave_out(gone)
+            fresh = self._successors(gone)
+        self._drop_refuted(fresh)
+
+    def _holding(self, at: IntArray, key: _Key) -> IntArray:
+        """Return which of these columns hold a refuted one; parts of hosts are none."""
+        h, members, stayers, nodes = key
+        columns = self.choice.columns.take(at)
+        holds = self.choice.alive[at] & (columns.nodes <= np.array(nodes)).all(axis=1)
+        holds &= ((columns.members == self.choice.n) | columns.keep).all(axis=1) == 0
+        if h >= 0:
+            holds &= columns.host == h
+        for member in members:
+            here = columns.members == member
+            holds &= (here & columns.keep if member in stayers else here).any(axis=1)
+        return at[holds]
+
+    def _successors(self, gone: IntArray) -> IntArray:
+        """Add the columns with a stayer less or a node more."""
+        columns = self.choice.columns
+        rows: list[_Key] = []
+        for at in gone.tolist():
+            h, members, stayers, nodes = self._key(at)
+            more = self.cost.most_nodes(members)
+            for pool in (0, 1):
+                if nodes[pool] < more[pool]:
+                    rollout, train = nodes[0] + (pool == 0), nodes[1] + (pool == 1)
+                    rows.append((h, members, stayers, (rollout, train)))
+            for gone_job in stayers if len(stayers) > 1 else ():
+                left = tuple([j for j in stayers if j != gone_job])
+                rows.append((h, members, left, nodes))
+        rows = [key for key in dict.fromkeys(rows) if key not in self._seen]
+        self._seen |= set(rows)
+        width = columns.members.shape[1]
+        members_of = np.full((len(rows), width), self.choice.n, dtype=np.int64)
+        keep = np.zeros((len(rows), width), dtype=np.bool_)
+        for row, (_, jobs, stayers, _) in enumerate(rows):
+            members_of[row, : len(jobs)] = jobs
+            keep[row, : len(jobs)] = [j in stayers for j in jobs]
+        return self.choice.append(
+            Columns(
+                members_of,
+                keep,
+                np.array([key[3] for key in rows], dtype=np.int64).reshape(-1, 2),
+                np.array([key[0] for key in rows], dtype=np.int64),
+            )
+        )
+
+    def _drop_refuted(self, fresh: IntArray) -> None:
+        """Leave out those of new columns that were refuted already, down to what may stand."""
+        while len(fresh):
+            gone = [self._holding(fresh, key) for key in self._refuted]
+            out = np.unique(np.concatenate([*gone, np.zeros(0, dtype=np.int64)]))
+            self.choice.leave_out(out)
+            fresh = self._successors(out)

@@ -1,0 +1,241 @@
+"""Depth-first search for choices of columns within a distance of an LP bound.
+
+With duals of the LP (:mod:`models.replan_choice`), a choice of columns is worth the LP value plus
+
+    sum_g rc_g z_g  +  sum_j pi_j (times j is covered - 1)
+
+and what the other rows add, all of it >= 0: so a choice better than the plan held keeps the sum
+below the *slack*, what separates the two values. A job not covered yet is covered by each of its
+columns in turn, cheapest reduced cost first, as long as the sum is below the slack. The job is
+the one with the fewest such columns left; with none for some job, the branch ends. A choice
+found within the limits of the LP's rows lowers the slack to its own value. The search is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from models.compiled import compiled
+
+__all__ = ["CALL_NODES", "SearchData", "SearchState", "search_choices"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Nodes of one call: milliseconds with a compiler, about a second without.
+CALL_NODES: Final = 5_000
+
+
+class SearchData(NamedTuple):
+    """What is searched.
+
+    Attributes
+    ----------
+    members : (m, k) int64
+        Jobs covered by each column, padded with ``n``.
+    host : (m,) int64
+        ``n_hosts`` for none.
+    counts : (m, 3) int64
+        Rollout nodes, train nodes and stayers.
+    values, reduced : (m,) float64
+    first, entries : (n + 1,), (e,) int64
+        Columns of job ``j``, cheapest first: ``entries[first[j]:first[j + 1]]``.
+    pi : (n + 1,) float64
+        Duals of jobs; the last is 0.
+    least, most : (3,) float64
+        Limits of the sums of ``counts``.
+    lp_value : float
+    """
+
+    members: IntArray
+    host: IntArray
+    counts: IntArray
+    values: FloatArray
+    reduced: FloatArray
+    first: IntArray
+    entries: IntArray
+    pi: FloatArray
+    least: FloatArray
+    most: FloatArray
+    lp_value: float
+
+
+class SearchState(NamedTuple):
+    """Where a search stands between two calls of :func:`search_choices`.
+
+    Attributes
+    ----------
+    numbers : (4,) int64
+        Depth (-1 before the first call), jobs covered, columns of the best choice found (0 if
+        none was), nodes.
+    best : (1,) float64
+        Slack of the best choice found, or as given.
+    total, value : (n + 1,) float64
+        Per depth, sum of reduced costs and penalties, and of values, before its column.
+    entry, job, pick : (n + 1,) int64
+        Per depth, next entry, job to cover, column taken or -1.
+    times : (n + 1,) int64
+        How often each job is covered; the last is no job.
+    used : (n_hosts + 1,) int64
+        Whether each host is used; the last is none.
+    sums : (3,) int64
+        Rollout nodes, train nodes and stayers of the columns taken.
+    chosen : (n + 1,) int64
+        Columns of the best choice found.
+    """
+
+    numbers: IntArray
+    best: FloatArray
+    total: FloatArray
+    value: FloatArray
+    entry: IntArray
+    job: IntArray
+    pick: IntArray
+    times: IntArray
+    used: IntArray
+    sums: IntArray
+    chosen: IntArray
+
+    @classmethod
+    def start(cls, n_jobs: int, n_hosts: int, slack: float) -> SearchState:
+        """Return the state before a search."""
+        return cls(
+            np.array([-1, 0, 0, 0], dtype=np.int64),
+            np.array([slack]),
+            np.zeros(n_jobs + 1),
+            np.zeros(n_jobs + 1),
+            np.zeros(n_jobs + 1, dtype=np.int64),
+            np.zeros(n_jobs + 1, dtype=np.int64),
+            np.full(n_jobs + 1, -1, dtype=np.int64),
+            np.zeros(n_jobs + 1, dtype=np.int64),
+            np.zeros(n_hosts + 1, dtype=np.int64),
+            np.zeros(3, dtype=np.int64),
+            np.zeros(n_jobs + 1, dtype=np.int64),
+        )
+
+    @property
+    def found(self) -> int:
+        """Number of columns of the best choice found, 0 if none was."""
+        return int(self.numbers[2])
+
+    @property
+    def nodes(self) -> int:
+        """Columns taken so far."""
+        return int(self.numbers[3])
+
+
+@compiled
+def _spent(members: IntArray, pi: FloatArray, times: IntArray, at: int) -> float:
+    """Return the penalty of a column: the duals of the jobs that it covers again."""
+    spent = 0.0
+    for slot in range(members.shape[1]):
+        member = members[at, slot]
+        if times[member] > 0:  # never of the place that is no job
+            spent += pi[member]
+    return spent
+
+
+@compiled
+def _choose(  # noqa: PLR0913, PLR0917 - arrays in tuples are slow to hand on
+    members: IntArray,
+    host: IntArray,
+    reduced: FloatArray,
+    first: IntArray,
+    entries: IntArray,
+    pi: FloatArray,
+    times: IntArray,
+    used: IntArray,
+    left: float,
+) -> tuple[int, int]:
+    """Return the job with the fewest columns within what is left, and how many, some or none."""
+    fewest, chosen = len(entries) + 1, 0
+    for j in range(len(pi) - 1):
+        if times[j] > 0:
+            continue
+        number = 0
+        for place in range(first[j], first[j + 1]):
+            at = entries[place]
+            if reduced[at] >= left or number >= fewest:
+                break
+            if used[host[at]] == 0 and reduced[at] + _spent(members, pi, times, at) < left:
+                number += 1
+        if number < fewest:
+            fewest, chosen = number, j
+            if number == 0:
+                break
+    return chosen, fewest
+
+
+@compiled
+def _cover(members: IntArray, times: IntArray, at: int, by: int) -> int:
+    """Cover the jobs of a column once more or less; return how many become covered, or cease."""
+    changed = 0
+    none = len(times) - 1
+    for slot in range(members.shape[1]):
+        member = members[at, slot]
+        if member < none:
+            before = times[member]
+            times[member] = before + by
+            if before == 0 or before + by == 0:
+                changed += 1
+    return changed
+
+
+@compiled
+def search_choices(data: SearchData, state: SearchState, budget: int) -> bool:
+    """Search for up to ``budget`` more nodes; return whether the search is finished."""
+    members, host, counts, values, reduced, first, entries, pi, least, most, lp_value = data
+    numbers, best, total, value, entry, job, pick, times, used, sums, chosen = state
+    n, none = len(pi) - 1, len(used) - 1
+    depth, covered = numbers[0], numbers[1]
+    opened = depth < 0
+    depth = max(depth, 0)
+    limit = numbers[3] + budget
+    finished = False
+    while numbers[3] < limit and not finished:
+        if opened:
+            left = best[0] - total[depth]
+            j, fewest = _choose(members, host, reduced, first, entries, pi, times, used, left)
+            job[depth] = j
+            entry[depth] = first[j] if fewest > 0 else first[j + 1]
+            opened = False
+        at = pick[depth]
+        if at >= 0:  # undo
+            pick[depth] = -1
+            used[host[at]] = 0
+            sums -= counts[at]
+            covered -= _cover(members, times, at, -1)
+        place = entry[depth]
+        if place >= first[job[depth] + 1] or total[depth] + reduced[entries[place]] >= best[0]:
+            finished = depth == 0
+            depth -= 1
+            continue
+        entry[depth] = place + 1
+        at = entries[place]
+        spent = total[depth] + reduced[at] + _spent(members, pi, times, at)
+        too_many = sums[0] + counts[at, 0] > most[0] or sums[1] + counts[at, 1] > most[1]
+        if spent >= best[0] or used[host[at]] > 0 or too_many:
+            continue
+        numbers[3] += 1
+        pick[depth] = at
+        if host[at] < none:  # the place of no host is never used
+            used[host[at]] = 1
+        sums += counts[at]
+        covered += _cover(members, times, at, 1)
+        worth = value[depth] + values[at]
+        if covered < n:
+            depth += 1
+            total[depth], value[depth] = spent, worth
+            opened = True
+        elif worth - lp_value < best[0] and np.all(sums >= least) and np.all(sums <= most):
+            best[0] = worth - lp_value
+            numbers[2] = depth + 1
+            chosen[: depth + 1] = pick[: depth + 1]
+    if opened and not finished:  # the next call begins with any job left
+        job[depth] = np.argmin(times[:n])
+        entry[depth] = first[job[depth]]
+    numbers[0], numbers[1] = depth, covered
+    return finished
