@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from planner.interval import Interval
     from planner.moment import Selection
     from planner.placer import Decision, Placer, PlacerParams
+    from planner.repack_params import RepackParams
     from planner.replay_result import JobRecord, ReplayResult, Timeline
 
 _HOME = {
@@ -123,6 +124,7 @@ _HOME = {
     "Decision": "planner.placer",
     "Placer": "planner.placer",
     "PlacerParams": "planner.placer",
+    "RepackParams": "planner.repack_params",
     "JobRecord": "planner.replay_result",
     "ReplayResult": "planner.replay_result",
     "Timeline": "planner.replay_result",
@@ -157,6 +159,7 @@ __all__ = [
     "PlacerParams",
     "Plan",
     "PlanReport",
+    "RepackParams",
     "ReplayResult",
     "Result",
     "Selection",

@@ -16,6 +16,7 @@ from planner.gap import GapReport, optimality_gap
 from planner.interval import Interval, interval
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, make_policy, require_policy
+from planner.repack_params import RepackParams
 from planner.replay import Convention, ReplayResult, replay, require_convention
 from planner.snapshot import SnapshotReport, solve_snapshot
 
@@ -34,6 +35,7 @@ Clock = Callable[[], float]
 
 _LIMITS: Final = Limits()
 _PLACER: Final = PlacerParams()
+_REPACK: Final = RepackParams()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     cluster: Cluster = DEFAULT_CLUSTER,
     limits: Limits = _LIMITS,
     placer: PlacerParams = _PLACER,
+    repack: RepackParams = _REPACK,
     colocated_factor: float = 1.0,
     durations: Convention = "work",
     seeds: Sequence[int] = (0,),
@@ -125,9 +128,9 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         Main policy; see ``planner.policies.POLICIES``.
     baselines : sequence of str
         Policies to set beside it.
-    cluster, limits, placer, colocated_factor
-        The cluster, group limits, the placer's parameters, and the iteration time of a
-        co-located job over its solo time.
+    cluster, limits, placer, repack, colocated_factor
+        The cluster, group limits, the placer's parameters, when ``repack`` moves jobs, and the
+        iteration time of a co-located job over its solo time.
     durations : {"work", "wallclock"}
         Which convention's plan to keep; figures are computed for both.
     seeds : sequence of int
@@ -172,6 +175,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         cluster=cluster,
         limits=limits,
         placer=placer,
+        repack=repack,
         colocated_factor=colocated_factor,
         seed=seeds[0],
         clock=clock,

@@ -40,6 +40,23 @@ from planner.cli_options import (
     stdout_console,
     trace_warnings,
 )
+from planner.cli_repack import repack as repack_now
+from planner.cli_repack_options import (
+    FreezeOption,
+    LastingHoursOption,
+    MaxMovesPerJobDayOption,
+    MinGainUsdOption,
+    MoveOptions,
+    MovesPerJobOption,
+    OracleOption,
+    OverlapSecondsOption,
+    PanelCommand,
+    RepackRuleOption,
+    RestartSecondsOption,
+    ReviewHoursOption,
+    repack_params,
+    with_restarts,
+)
 from planner.cli_snapshot import export, snapshot
 from planner.terminal import EXIT_FAILED, Reporter, guarded
 
@@ -121,13 +138,13 @@ def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     return out
 
 
-@app.command("plan")
-@plan_app.command()
+@app.command("plan", cls=PanelCommand)
+@plan_app.command(cls=PanelCommand)
 @guarded
 def plan(
     trace: TraceOption,
     policy: Annotated[
-        str, typer.Option("--policy", help="weave, solo, colocated, random or most-idle.")
+        str, typer.Option("--policy", help="weave, repack, solo, colocated, random or most-idle.")
     ] = "weave",
     baselines: Annotated[
         str, typer.Option("--baselines", metavar="A,B", help="Policies to set beside it.")
@@ -146,6 +163,16 @@ def plan(
     max_rate: MaxRateOption = 1,
     train_scaling: TrainScalingOption = False,
     pack_saturated: PackSaturatedOption = False,
+    repack_rule: RepackRuleOption = None,
+    oracle: OracleOption = None,
+    lasting_hours: LastingHoursOption = None,
+    review_hours: ReviewHoursOption = None,
+    moves_per_job: MovesPerJobOption = None,
+    max_moves_per_job_day: MaxMovesPerJobDayOption = None,
+    min_gain_usd: MinGainUsdOption = None,
+    overlap_seconds: OverlapSecondsOption = None,
+    restart_seconds: RestartSecondsOption = None,
+    freeze: FreezeOption = None,
     colocated_factor: Annotated[
         float,
         typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
@@ -189,6 +216,19 @@ def plan(
     names = _names(baselines)
     for name in (policy, *names):
         require_policy(name)
+    moves = MoveOptions(
+        rule=repack_rule,
+        oracle=oracle,
+        lasting_h=lasting_hours,
+        review_h=review_hours,
+        moves_per_job=moves_per_job,
+        max_moves_per_job_day=max_moves_per_job_day,
+        min_gain_usd=min_gain_usd,
+        overlap_s=overlap_seconds,
+        restart_s=restart_seconds,
+        freeze=freeze,
+    )
+    repack = repack_params(moves, (policy, *names))
     params = PlacerParams(
         objective=objective.value,
         tie_rule=tie_rule,
@@ -200,7 +240,7 @@ def plan(
     if not check:
         reporter.warn("--no-check: plans are NOT checked; do not trust these figures.")
     machines = cluster_of(cluster)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
+    jobs = with_restarts(moves, read_jobs(trace, machines, coefficients, strict=strict))
     with reporter.progress() as progress:
         report = plan_trace(
             jobs,
@@ -214,6 +254,7 @@ def plan(
                 max_rate=max_rate,
             ),
             placer=params,
+            repack=repack,
             colocated_factor=colocated_factor,
             durations=durations.value,
             seeds=range(seed, seed + seeds),
@@ -240,7 +281,8 @@ def plan(
 
 
 app.command("snapshot")(snapshot)
-app.command("gap")(gap)
+app.command("gap", cls=PanelCommand)(gap)
+app.command("repack", cls=PanelCommand)(repack_now)
 
 
 # --- check ------------------------------------------------------------------------------

@@ -32,6 +32,21 @@ from planner.cli_options import (
     stdout_console,
     trace_warnings,
 )
+from planner.cli_repack_options import (
+    FreezeOption,
+    LastingHoursOption,
+    MaxMovesPerJobDayOption,
+    MinGainUsdOption,
+    MoveOptions,
+    MovesPerJobOption,
+    OracleOption,
+    OverlapSecondsOption,
+    RepackRuleOption,
+    RestartSecondsOption,
+    ReviewHoursOption,
+    repack_params,
+    with_restarts,
+)
 from planner.terminal import EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
 
 if TYPE_CHECKING:
@@ -44,7 +59,7 @@ __all__ = ["gap"]
 def gap(
     trace: TraceOption,
     policy: Annotated[
-        str, typer.Option("--policy", help="weave or solo: those whose plans are valid.")
+        str, typer.Option("--policy", help="weave, repack or solo: those whose plans are valid.")
     ] = "weave",
     durations: Annotated[
         str,
@@ -68,6 +83,16 @@ def gap(
     max_rate: MaxRateOption = 1,
     train_scaling: TrainScalingOption = False,
     pack_saturated: PackSaturatedOption = False,
+    repack_rule: RepackRuleOption = None,
+    oracle: OracleOption = None,
+    lasting_hours: LastingHoursOption = None,
+    review_hours: ReviewHoursOption = None,
+    moves_per_job: MovesPerJobOption = None,
+    max_moves_per_job_day: MaxMovesPerJobDayOption = None,
+    min_gain_usd: MinGainUsdOption = None,
+    overlap_seconds: OverlapSecondsOption = None,
+    restart_seconds: RestartSecondsOption = None,
+    freeze: FreezeOption = None,
     time_limit: Annotated[
         str,
         typer.Option(
@@ -111,8 +136,11 @@ def gap(
     """Hold a replay against the least cost of the jobs present, at every moment.
 
     The gap, integrated over time, in two parts: online regret (against the same jobs placed
-    anew) and heuristic loss (against the least cost). Exit code 0: done; 1: a job cannot run, or
-    a check failed; 2: bad input; 130: Ctrl-C, SIGTERM or SIGHUP (what is known by then is printed).
+    anew) and heuristic loss (against the least cost). Of repack, which plans by exact search, all
+    is online regret: what moves cost, and what comes of moving late or never.
+
+    Exit code 0: done; 1: a job cannot run, or a check failed; 2: bad input; 130: Ctrl-C, SIGTERM
+    or SIGHUP (what is known by then is printed).
     """
     from instances.plan import Limits
     from planner.gap import optimality_gap
@@ -126,6 +154,19 @@ def gap(
     seconds = seconds_of(time_limit, "--time-limit-per-snapshot")
     if show and as_json:
         raise InputError("Expected one of --show and --json: the table, or the document.")
+    moves = MoveOptions(
+        rule=repack_rule,
+        oracle=oracle,
+        lasting_h=lasting_hours,
+        review_h=review_hours,
+        moves_per_job=moves_per_job,
+        max_moves_per_job_day=max_moves_per_job_day,
+        min_gain_usd=min_gain_usd,
+        overlap_s=overlap_seconds,
+        restart_s=restart_seconds,
+        freeze=freeze,
+    )
+    repack = repack_params(moves, (policy,))
     params = PlacerParams(
         objective=objective,
         tie_rule=tie_rule,
@@ -135,7 +176,7 @@ def gap(
     if out is not None:
         require_writable(out, GAP_FILES, force=force)
     machines = cluster_of(cluster)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
+    jobs = with_restarts(moves, read_jobs(trace, machines, coefficients, strict=strict))
     with ending_as_interrupt(), reporter.progress() as progress:
         report = optimality_gap(
             jobs,
@@ -148,6 +189,7 @@ def gap(
                 max_rate=max_rate,
             ),
             placer=params,
+            repack=repack,
             durations="work" if durations == "work" else "wallclock",
             time_limit_per_snapshot_s=seconds,
             tolerance=tolerance,

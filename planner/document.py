@@ -16,9 +16,12 @@ from instances.cluster_file import cluster_to_dict
 from instances.coefficients import Coefficients
 from instances.estimate import Estimate
 from instances.hardware import Cluster
+from instances.jobs import JobTable
 from instances.plan import Limits, Plan
+from instances.restarts import restart_sources
 from instances.trace import Trace
 from planner.api import PlanReport
+from planner.repack_params import RepackParams
 from planner.replay import Convention, ReplayResult
 from planner.reproduce import Row
 
@@ -27,9 +30,11 @@ __all__ = [
     "bound_options",
     "check_document",
     "inputs_document",
+    "moves_document",
     "plan_document",
     "policy_document",
     "profile_document",
+    "repack_options",
     "reproduce_document",
 ]
 
@@ -44,6 +49,35 @@ def bound_options(limits: Limits) -> dict[str, int | None]:
         "max_group_size": limits.max_group_size,
         "max_rollout_nodes": limits.max_rollout_nodes,
         "max_train_nodes": limits.max_train_nodes,
+    }
+
+
+def repack_options(params: RepackParams, jobs: JobTable) -> dict[str, Any]:
+    """Return when ``repack`` moves jobs, and where the seconds of their restarts come from.
+
+    What has no limit is null.
+    """
+    seconds = jobs.restart_s
+    return {
+        **{name: _finite(value) for name, value in dataclasses.asdict(params).items()},
+        "freeze": sorted(params.freeze),
+        "restarts": {
+            **restart_sources(jobs),
+            "least_s": float(seconds.min()),
+            "most_s": float(seconds.max()),
+        },
+    }
+
+
+def moves_document(result: ReplayResult) -> dict[str, Any]:
+    """Return the moves of a policy that moves running jobs; async jobs left out."""
+    return {
+        "total": result.moves,
+        "per_job": result.moves_per_job,
+        "jobs_moved": result.jobs_moved,
+        "max_per_job": result.max_moves_per_job,
+        "paused_h": result.paused_h,
+        "job_hours": result.job_hours,
     }
 
 
@@ -116,6 +150,8 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
         "bound_options": bound_options(result.limits) if within else None,
         "checked": result.checked,
     }
+    if not result.pins_fixed:
+        out["moves"] = moves_document(result)
     if result.limits.max_rate > 1:
         out["single_iterations"] = {
             "worst_over_deadline": result.worst_single_iteration,
@@ -150,6 +186,8 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
         "max_attempts": options.placer.max_attempts,
         "colocated_factor": options.colocated_factor,
     }
+    if "repack" in (report.policy, *report.baselines):
+        inputs["options"]["repack"] = repack_options(options.repack, report.trace.jobs)
     conventions: dict[Convention, Any] = {}
     for convention, by_policy in report.results.items():
         conventions[convention] = {

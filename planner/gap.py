@@ -3,7 +3,8 @@
 At every moment of a replay (:mod:`planner.gap_moments`) four prices of the jobs present, $/h:
 
 * ``policy``: what the policy pays, its groups being what arrivals and departures made of them;
-* ``replanned``: the same policy places the same jobs from scratch, in order of arrival;
+* ``replanned``: the same policy places the same jobs from scratch, in order of arrival; for
+  ``repack``, which plans by exact search, the plan held;
 * ``held``: the cheapest plan known, the optimum where it is proved;
 * ``bound``: proved, no valid plan costs less.
 
@@ -14,8 +15,10 @@ Each is integrated over time, and the gap splits without remainder:
 
 The first factor is below 1 where the policy's groups are cheaper than those it would make anew.
 Under ``wallclock`` the moments do not depend on the policy, so the integrated ratio holds
-against every policy whose plans are valid at the same limits. Under ``work`` sharing stretches
-stays: the ratio is that along the policy's own trajectory, and named so (design section 4).
+against every policy whose plans are valid at the same limits, those that move jobs included: the
+moments are those of the trace without pauses, and what pauses cost is the policy's price alone.
+Under ``work`` sharing stretches stays: the ratio is that along the policy's own trajectory, and
+named so (design section 4).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import fsum, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -39,118 +42,31 @@ from instances.jobs import JobTable
 from instances.plan import Limits, Plan
 from instances.trace import Trace
 from models.backends.interrupt import Interrupt
-from models.bounds import volume
+from models.bounds import VOLUME, volume
 from models.options import Progress, SolveOptions
-from models.result import OPTIMALITY_REL, proved, ratio_of, usd_of
+from models.result import OPTIMALITY_REL, usd_of
 from models.snapshot import Snapshot, plan_of, solo_group
 from planner.ctrl_c import CtrlC
 from planner.gap_moments import Moment, moments_of
+from planner.gap_rows import GapRow, GapTotals
 from planner.gap_solve import CHAIN, Effort, Link, Replayed, Solved, carried_over, solo_usd
 from planner.gap_store import Keys, Store
 from planner.gap_workers import cpus, solved_links
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, require_policy
+from planner.repack_params import RepackParams
 from planner.replay import Convention, ReplayResult, replay, require_convention
 
 __all__ = ["POLICIES_WITH_BOUND", "GapReport", "GapRow", "GapTotals", "optimality_gap"]
 
 #: Policies whose plans are valid, so that the bound concerns them.
-POLICIES_WITH_BOUND: Final = ("weave", "solo")
+POLICIES_WITH_BOUND: Final = ("weave", "repack", "solo")
 #: Snapshots on either side whose bounds are held against one that is not proved.
 _WINDOW: Final = 64
 
 _LIMITS: Final = Limits()
 _PLACER: Final = PlacerParams()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapRow:
-    """One moment with jobs that may share, and its four prices, $/h, dedicated nodes left out.
-
-    Attributes
-    ----------
-    solved : Solved or None
-        What is known of its snapshot; ``None`` when the run ended before. Then ``replanned_usd``
-        and ``held_usd`` are the policy's price: nothing is known to be cheaper.
-    """
-
-    moment: Moment
-    policy_usd: float
-    replanned_usd: float
-    held_usd: float
-    bound_usd: float
-    bound_method: str
-    solved: Solved | None
-
-    @property
-    def n_jobs(self) -> int:
-        """Jobs that may share nodes."""
-        return len(self.moment.jobs)
-
-    @property
-    def proved(self) -> bool:
-        """Whether the cheapest plan known is proved to cost the least."""
-        return proved(self.held_usd, self.bound_usd)
-
-    @property
-    def ratio(self) -> float | None:
-        """Policy over bound."""
-        return ratio_of(self.policy_usd, self.bound_usd)
-
-    @property
-    def open_ratio(self) -> float | None:
-        """Held over bound: 1 where proved."""
-        return ratio_of(self.held_usd, self.bound_usd)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GapTotals:
-    """Prices of some moments integrated over time, $, dedicated nodes left out.
-
-    Ratios are ``None`` where the bound is nothing.
-    """
-
-    hours: float
-    policy_usd: float
-    replanned_usd: float
-    held_usd: float
-    bound_usd: float
-
-    @classmethod
-    def of(cls, rows: Sequence[GapRow]) -> GapTotals:
-        """Integrate these moments."""
-        hours = [row.moment.hours for row in rows]
-
-        def total(prices: Sequence[float]) -> float:
-            return fsum(usd * h for usd, h in zip(prices, hours, strict=True))
-
-        return cls(
-            hours=fsum(hours),
-            policy_usd=total([row.policy_usd for row in rows]),
-            replanned_usd=total([row.replanned_usd for row in rows]),
-            held_usd=total([row.held_usd for row in rows]),
-            bound_usd=total([row.bound_usd for row in rows]),
-        )
-
-    @property
-    def ratio(self) -> float | None:
-        """Policy over bound."""
-        return self.policy_usd / self.bound_usd if self.bound_usd > 0 else None
-
-    @property
-    def online_regret(self) -> float | None:
-        """Policy over the same jobs re-planned."""
-        return self.policy_usd / self.replanned_usd if self.bound_usd > 0 else None
-
-    @property
-    def heuristic_loss(self) -> float | None:
-        """Re-planned over the cheapest plans known."""
-        return self.replanned_usd / self.held_usd if self.bound_usd > 0 else None
-
-    @property
-    def unproved_rest(self) -> float | None:
-        """The cheapest plans known over their bounds: 1 where all are proved."""
-        return self.held_usd / self.bound_usd if self.bound_usd > 0 else None
+_REPACK: Final = RepackParams()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +79,11 @@ class GapReport:
         The rules; ``result`` is the replay.
     rows : tuple of GapRow
         One a moment with jobs that may share, in order of time.
+    late : tuple of GapRow
+        Moments without such jobs in which the policy pays all the same: pauses have kept jobs
+        beyond their stays, or old nodes are held. They are in totals, not in counts of moments.
+    repack : RepackParams or None
+        When it moves jobs, if the policy is ``repack``.
     distinct : int
         Different snapshots among them.
     read : int
@@ -178,6 +99,8 @@ class GapReport:
     replayed: Replayed
     result: ReplayResult
     rows: tuple[GapRow, ...]
+    late: tuple[GapRow, ...] = ()
+    repack: RepackParams | None = None
     distinct: int
     read: int = 0
     interrupted: bool = False
@@ -196,7 +119,12 @@ class GapReport:
     @cached_property
     def totals(self) -> GapTotals:
         """Over all moments."""
-        return GapTotals.of(self.rows)
+        return GapTotals.of([*self.rows, *self.late])
+
+    @property
+    def every(self) -> tuple[GapRow, ...]:
+        """All moments in which something is paid, those without jobs included, in order of time."""
+        return tuple(sorted([*self.rows, *self.late], key=lambda row: row.moment.from_s))
 
     @property
     def ratio(self) -> float | None:
@@ -254,11 +182,15 @@ class GapReport:
         return tuple(rows[:most])
 
     def by_jobs(self) -> tuple[tuple[int, int, GapTotals], ...]:
-        """Return (least jobs, most jobs, totals) by number of jobs present: 1, 2, 3-4, 5-8, ..."""
+        """Return (least jobs, most jobs, totals) by number of jobs present: 1, 2, 3-4, 5-8, ...
+
+        Moments without jobs come first, where the policy pays in some.
+        """
         classes: dict[int, list[GapRow]] = {}
         for row in self.rows:
             classes.setdefault((row.n_jobs - 1).bit_length(), []).append(row)
-        return tuple(
+        late = ((0, 0, GapTotals.of(self.late)),) if self.late else ()
+        return late + tuple(
             ((1 << k - 1) + 1 if k else 1, 1 << k, GapTotals.of(rows))
             for k, rows in sorted(classes.items())
         )
@@ -278,6 +210,7 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
     cluster: Cluster = DEFAULT_CLUSTER,
     limits: Limits = _LIMITS,
     placer: PlacerParams = _PLACER,
+    repack: RepackParams = _REPACK,
     durations: Convention = "wallclock",
     time_limit_per_snapshot_s: float | None = 10.0,
     tolerance: float = 0.0,
@@ -294,9 +227,9 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
     trace : Trace or JobTable
         From :func:`read_trace`, or jobs made in Python.
     policy : str
-        ``weave`` or ``solo``.
-    cluster, limits, placer
-        GPUs and prices, limits of one group, how the policy places.
+        ``weave``, ``repack`` or ``solo``.
+    cluster, limits, placer, repack
+        GPUs and prices, limits of one group, how weave places, when ``repack`` moves jobs.
     durations : {"wallclock", "work"}
         Convention of the replay (module docstring).
     time_limit_per_snapshot_s : float, optional
@@ -347,7 +280,9 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
     timed = _Timer(clock)
     with contextlib.ExitStack() as stack:
         store = None if resume is None else stack.enter_context(Store(resume))
-        options = PolicyOptions(cluster=cluster, limits=limits, placer=placer, seed=seed)
+        options = PolicyOptions(
+            cluster=cluster, limits=limits, placer=placer, seed=seed, repack=repack
+        )
         result = replay(trace.jobs, policy, options, convention=durations, progress=_told(progress))
         timed("replay")
         replayed = Replayed(
@@ -357,8 +292,14 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
             placer=None if policy == "solo" else placer,
             effort=effort,
         )
-        moments = [moment for moment in moments_of(result) if moment.jobs]
-        book = _Book(replayed, trace.jobs, [moment.jobs for moment in moments], store)
+        moments, without_jobs = _parted(moments_of(result))
+        book = _Book(
+            replayed,
+            trace.jobs,
+            [moment.jobs for moment in moments],
+            store,
+            moves=not result.pins_fixed,
+        )
         timed("read")
         wanted = cpus() if processes is None else processes
         interrupted = book.solve(wanted, progress)
@@ -371,6 +312,8 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
         replayed=replayed,
         result=result.without_plan(),
         rows=rows,
+        late=tuple(_late_row(moment) for moment in without_jobs),
+        repack=repack if policy == "repack" else None,
         distinct=len(book.links),
         read=book.read,
         interrupted=interrupted or late.hit,
@@ -390,6 +333,25 @@ def _require(policy: str, durations: str, tolerance: float, processes: int | Non
         raise InputError(f"Expected tolerance >= 0 and < 1, got {tolerance!r}.")
     if processes is not None and processes < 1:
         raise InputError(f"Expected processes >= 1, got {processes!r}.")
+
+
+def _parted(moments: Sequence[Moment]) -> tuple[list[Moment], list[Moment]]:
+    """Return the moments with jobs, and those without in which something is paid."""
+    with_jobs = [moment for moment in moments if moment.jobs]
+    return with_jobs, [m for m in moments if not m.jobs and m.usd_per_hour > 0]
+
+
+def _late_row(moment: Moment) -> GapRow:
+    """Return the row of a moment without jobs: nobody needs a node."""
+    return GapRow(
+        moment=moment,
+        policy_usd=moment.usd_per_hour,
+        replanned_usd=0.0,
+        held_usd=0.0,
+        bound_usd=0.0,
+        bound_method=VOLUME,
+        solved=None,
+    )
 
 
 def _told(progress: Progress | None) -> Callable[[int, int], None] | None:
@@ -418,7 +380,10 @@ def _snapshot(replayed: Replayed, table: JobTable, jobs: Sequence[int]) -> Snaps
 
 
 class _Book:
-    """The distinct snapshots of a replay, and what is known of each."""
+    """The distinct snapshots of a replay, and what is known of each.
+
+    Of a policy that ``moves`` jobs, the plan held is what it would make anew.
+    """
 
     def __init__(
         self,
@@ -426,7 +391,10 @@ class _Book:
         table: JobTable,
         snapshots: Sequence[tuple[int, ...]],
         store: Store | None,
+        *,
+        moves: bool,
     ) -> None:
+        self._moves = moves
         self._replayed, self._table, self._store = replayed, table, store
         self._keys = Keys(replayed)
         self._solo = np.array([solo_usd(job, replayed.cluster) for job in replayed.jobs])
@@ -511,7 +479,8 @@ class _Book:
         held = replanned = policy
         if solved is not None:
             assert link.replanned_usd is not None
-            held, replanned = min(solved.usd_per_hour, policy), link.replanned_usd
+            held = min(solved.usd_per_hour, policy)
+            replanned = held if self._moves else link.replanned_usd
         bound_usd, bound_method = bound
         if bound_usd > held * (1 + OPTIMALITY_REL):
             raise FleetPlannerError(

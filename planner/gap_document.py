@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from instances.cluster_file import cluster_to_dict
-from planner.document import SCHEMA_VERSION, bound_options, inputs_document
-from planner.gap import GapReport, GapRow, GapTotals
+from planner.document import (
+    SCHEMA_VERSION,
+    bound_options,
+    inputs_document,
+    moves_document,
+    repack_options,
+)
+from planner.gap import GapReport
+from planner.gap_rows import GapRow, GapTotals
 
 __all__ = ["WITHIN", "gap_document", "gap_notes"]
 
@@ -61,6 +68,8 @@ def _inputs(report: GapReport) -> dict[str, Any]:
         "time_limit_per_snapshot_s": effort.time_limit_s,
         "tolerance": effort.tolerance,
     }
+    if report.repack is not None:
+        inputs["options"]["repack"] = repack_options(report.repack, report.trace.jobs)
     return inputs
 
 
@@ -136,6 +145,10 @@ def gap_document(report: GapReport, *, worst: int = 5, timings: bool = False) ->
         "notes": gap_notes(report),
         "checked": result.checked,
     }
+    if not result.pins_fixed:
+        late = GapTotals.of(report.late)
+        out["moves"] = moves_document(result)
+        out["without_jobs"] = {"hours": late.hours, "usd_total": late.policy_usd}
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "command": "gap",

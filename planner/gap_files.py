@@ -1,4 +1,7 @@
-"""Files of ``planner gap --out``: a row per moment, and the plan found for the worst one."""
+"""Files of ``planner gap --out``: a row per moment, and the plan found for the worst one.
+
+Moments without jobs that may share are there only if the policy pays for nodes in them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def _write_rows(report: GapReport, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(_COLUMNS)
-        for row in report.rows:
+        for row in report.every:
             moment, solved = row.moment, row.solved
             stopped = "" if solved is None else solved.stopped_by or ""
             lines.writerow(
@@ -59,7 +62,7 @@ def _write_rows(report: GapReport, path: Path) -> None:
                     row.bound_usd,
                     "" if row.ratio is None else row.ratio,
                     row.proved,
-                    solved is not None,
+                    solved is not None or not row.n_jobs,
                     row.bound_method,
                     stopped,
                 )

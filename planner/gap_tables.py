@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from models.snapshot import FleetCaps
-from planner.gap import GapReport, GapRow
+from planner.gap import GapReport
 from planner.gap_document import WITHIN
+from planner.gap_rows import GapRow, GapTotals
 from planner.snapshot_tables import many, rounded_up, scope_words
-from planner.tables import data_notes
+from planner.tables import data_notes, moves_sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["print_gap"]
 
 _HOUR_S: Final = 3600.0
+_LEGEND_MOVES: Final = (
+    "policy: what it pays; again: exact search from scratch, so the plan held; held: the cheapest "
+    "plan known; bound: no valid plan costs less ($/h, nodes of async jobs left out). Ratios: "
+    "policy/bound = regret (policy/again) x loss (again/held) x rest (held/bound)."
+)
 _LEGEND: Final = (
     "policy: what it pays; again: it places the same jobs from scratch; held: the cheapest plan "
     "known; bound: no valid plan costs less ($/h, nodes of async jobs left out). Ratios: policy/"
@@ -35,11 +41,32 @@ def _times(ratio: float | None) -> str:
 
 def _cost(report: GapReport) -> str:
     mean, totals = report.mean_usd_per_hour, report.totals
+    present = "jobs present at each moment"
+    if _unpaused(report):
+        present = "jobs that would be present at each moment without pauses"
     return (
         f"{report.policy} pays ${mean(totals.policy_usd):,.2f}/h on average; no valid plan of the "
-        f"jobs present at each moment costs less than ${mean(totals.bound_usd):,.2f}/h, "
+        f"{present} costs less than ${mean(totals.bound_usd):,.2f}/h, "
         f"{scope_words(report.replayed.limits, FleetCaps())}."
     )
+
+
+def _unpaused(report: GapReport) -> bool:
+    """Return whether moments are those of the trace without the pauses that the policy makes."""
+    return report.convention == "wallclock" and not report.result.pins_fixed
+
+
+def _moves(report: GapReport) -> Iterator[str]:
+    """Yield how many jobs were moved, and what is paid beyond the bound's moments for it."""
+    if report.result.pins_fixed:
+        return
+    yield moves_sentence(report.result)
+    late = GapTotals.of(report.late)
+    if late.policy_usd:
+        yield (
+            f"${late.policy_usd:,.2f} of what it pays falls in {late.hours:,.2f} h in which nobody "
+            "needs a node: jobs kept there by pauses, or nodes held for an overlap."
+        )
 
 
 def _gap(report: GapReport) -> Iterator[str]:
@@ -49,7 +76,13 @@ def _gap(report: GapReport) -> Iterator[str]:
         yield "No jobs that may share nodes, or nothing to pay: no ratio."
         return
     ratio = rounded_up(totals.ratio)
-    if report.convention == "wallclock":
+    if _unpaused(report):
+        yield (
+            f"Integrated ratio: {ratio} x the bound. Pauses lengthen stays; the bound is that of "
+            "the stays without them, so it holds against every policy whose plans are valid, "
+            "those that move jobs and those that do not."
+        )
+    elif report.convention == "wallclock":
         yield (
             f"Integrated ratio: {ratio} x the bound. Stays are fixed, so every policy "
             "whose plans are valid meets the same moments, and the same bound."
@@ -64,6 +97,13 @@ def _gap(report: GapReport) -> Iterator[str]:
             f"Ended early: {report.n_unsolved:,} of {many(len(report.rows), 'moment')} were not "
             "looked at. What they cost counts as placed anew and as held, so the parts of the gap "
             "are not known yet."
+        )
+        return
+    if not report.result.pins_fixed:
+        yield (
+            f"Of it, online regret {_times(totals.online_regret)} (against the cheapest plan "
+            "known, anew at every moment: moves made late or never, and what moves cost), "
+            f"unproved rest {_times(totals.unproved_rest)}."
         )
         return
     yield (
@@ -106,15 +146,23 @@ def print_gap(report: GapReport, console: Console, *, worst: int = 5, show: bool
         style="bold",
         markup=False,
     )
-    for line in (_cost(report), *_gap(report), *_proofs(report), *_apart(report)):
+    lines = (
+        _cost(report),
+        *_gap(report),
+        *_proofs(report),
+        *_moves(report),
+        *_apart(report),
+    )
+    for line in lines:
         console.print(line, markup=False)
     if report.rows:
         console.print(_jobs_table(report))
-        rows = report.rows if show else report.worst(worst)
+        rows = report.every if show else report.worst(worst)
         if rows:
             title = "Every moment" if show else "Worst moments"
             console.print(_moments_table(rows, title))
-        console.print(_LEGEND, style="dim", markup=False)
+        legend = _LEGEND if report.result.pins_fixed else _LEGEND_MOVES
+        console.print(legend, style="dim", markup=False)
     for note in data_notes(report.trace.jobs):
         console.print(note, style="dim", markup=False)
 
@@ -172,6 +220,6 @@ def _moments_table(rows: Sequence[GapRow], title: str) -> Table:
             f"{row.held_usd:,.2f}",
             f"{row.bound_usd:,.2f}",
             _times(row.ratio),
-            "proved" if row.proved else "open",
+            "proved" if row.proved and row.n_jobs else "open" if row.n_jobs else "nobody",
         )
     return table

@@ -167,6 +167,8 @@ def _job_cells(record: JobRecord, result: ReplayResult) -> dict[str, Any]:
         "admission": record.admission or "",
         "group_id": record.group_id,
         "group_size_max": record.group_size_max,
+        "moves": record.moves,
+        "paused_s": record.paused_s,
         "rollout_nodes": job.rollout_nodes,
         "train_nodes": job.train_nodes,
         "rollout_node_hours": hours_r,

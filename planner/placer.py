@@ -43,7 +43,7 @@ prefers the groups whose nodes the job fills most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy as np
@@ -53,13 +53,12 @@ from instances.errors import InfeasibleError, InputError, UnsupportedError, did_
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
-from models.group_shape import GroupShape, Pins, Schedule, lower_bound_s
-from models.period import construct, tightened
+from models.group_shape import GroupShape, Pins
 from planner.candidates import EPS, CandidateFinder, Slate
 from planner.fleet_state import ABSENT, FleetState, Slot
-from planner.group_rates import at_best_rates
 from planner.group_state import GroupState
 from planner.joining import join, join_at_rates, pin_choices
+from planner.leaving import retimed
 from planner.tie_rules import TIE_RULES
 
 __all__ = [
@@ -76,7 +75,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-AdmissionKind = Literal["direct", "rollout_scaled", "train_scaled", "isolated"]
+AdmissionKind = Literal["direct", "rollout_scaled", "train_scaled", "isolated", "repacked"]
 KINDS: Final[tuple[AdmissionKind, ...]] = ("direct", "rollout_scaled", "train_scaled", "isolated")
 OBJECTIVES: Final = ("per-hour", "per-iteration")
 #: With rates: bounds of the classes of fullness (longest chain or load over the period).
@@ -444,20 +443,8 @@ class Placer:
             self._fleet.drop(index)
             return None
         del self._fleet.slot_of[job_id]
-        state = old.without(job_id)
-        if max(old.rates) > 1:
-            state = at_best_rates(state, self.limits.max_rate)
-            shape = state.shape()
-        else:
-            shape = state.shape()
-            schedule = construct(shape, limit_s=state.period_s)
-            if schedule is None:
-                held = Schedule(
-                    period_s=state.period_s, starts_s=state.starts_s, bound_s=lower_bound_s(shape)
-                )
-                schedule = tightened(shape, held)
-            state = replace(state, period_s=schedule.period_s, starts_s=schedule.starts_s)
-        self._fleet.put(index, state, shape)
+        state = retimed(old.without(job_id), self.limits.max_rate)
+        self._fleet.put(index, state, state.shape())
         return state
 
 

@@ -1,7 +1,8 @@
 """The policies, by name.
 
 A policy is told of arrivals and departures, in order of time, and answers with the groups that
-changed. It never sees the future. ``weave`` keeps section 3 of the design; ``solo`` gives every
+changed. It never sees the future. ``weave`` keeps section 3 of the design, and so does
+``repack``, which moves running jobs where that pays (:mod:`planner.repack`); ``solo`` gives every
 job nodes of its own; ``colocated`` runs both phases of a job on its train nodes; ``random`` and
 ``most-idle`` share by room and not by time (:mod:`planner.sharing_baselines`). The last three
 are outside section 3, so their plans are reported ``checked: false``, breaches counted by rule.
@@ -16,7 +17,7 @@ from instances.errors import InputError, did_you_mean
 from instances.jobs import Job
 from planner.group_state import GroupState
 from planner.placer import AdmissionKind, Placer, require_feasible_alone
-from planner.policy import Change, Policy, PolicyOptions
+from planner.policy import Change, FixedPins, Policy, PolicyOptions
 from planner.sharing_baselines import MostIdle, RandomGroup
 
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-class Weave:
+class Weave(FixedPins):
     """The placer of design section 5; running jobs never move."""
 
     name = "weave"
@@ -65,7 +66,7 @@ class Weave:
         return Change((), (number,)) if left is None else Change((left,))
 
 
-class _OneGroupEach:
+class _OneGroupEach(FixedPins):
     """Common part of the policies in which jobs do not meet."""
 
     name = ""
@@ -115,8 +116,16 @@ class Colocated(_OneGroupEach):
         return GroupState(number, (job,), ((),), (train,), (1,), factor * job.solo_s, ((start,),))
 
 
+def _repack(options: PolicyOptions) -> Policy:
+    """Return the policy that moves running jobs; it needs a solver, which takes long to import."""
+    from planner.repack import Repack
+
+    return Repack(options)
+
+
 POLICIES: Final[dict[str, Callable[[PolicyOptions], Policy]]] = {
     "weave": Weave,
+    "repack": _repack,
     "solo": Solo,
     "colocated": Colocated,
     "random": RandomGroup,

@@ -12,11 +12,23 @@ from instances.jobs import Job
 from instances.plan import Limits
 from planner.group_state import GroupState
 from planner.placer import AdmissionKind, PlacerParams
+from planner.repack_params import RepackParams
+from planner.replay_result import Convention
 
-__all__ = ["Change", "Policy", "PolicyOptions"]
+__all__ = ["Change", "FixedPins", "NodesToHold", "Policy", "PolicyOptions"]
 
 
 _MAX_FACTOR: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class NodesToHold:
+    """Nodes of a group that jobs have moved off, to be paid for some seconds more."""
+
+    group_id: str
+    seconds: float
+    rollout_nodes: int
+    train_nodes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +43,17 @@ class Change:
         Numbers of the groups that are gone.
     admission : str or None
         How the arrived job was admitted; ``None`` on departures and where meaningless.
+    moved : tuple of str
+        Running jobs whose group or pins changed: each restarts.
+    held : tuple of NodesToHold
+        Nodes that go on being paid for although nobody is pinned to them any more.
     """
 
     groups: tuple[GroupState, ...] = ()
     ended: tuple[int, ...] = ()
     admission: AdmissionKind | None = None
+    moved: tuple[str, ...] = ()
+    held: tuple[NodesToHold, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +66,10 @@ class PolicyOptions:
         Iteration time of a co-located job over its solo time.
     seed : int
         Seed of policies that draw.
+    repack : RepackParams
+        When ``repack`` moves running jobs.
+    convention : {"work", "wallclock"}
+        What ends a stay (design section 10): what is left of a job is told by it.
     clock : callable, optional
         Seconds from an arbitrary origin; given, decisions are timed.
 
@@ -63,6 +85,8 @@ class PolicyOptions:
     colocated_factor: float = 1.0
     seed: int = 0
     clock: Callable[[], float] | None = None
+    repack: RepackParams = field(default_factory=RepackParams)
+    convention: Convention = "work"
 
     def __post_init__(self) -> None:
         if not 0 < self.colocated_factor <= _MAX_FACTOR:
@@ -83,10 +107,16 @@ class Policy(Protocol):
         Kinds of admission it may report; empty where the mix means nothing.
     uses_seed : bool
         Whether it draws from ``PolicyOptions.seed``.
+    pins_fixed : bool
+        Whether it never moves a running job.
+    review_s : float or None
+        Seconds between two calls of :meth:`review`; ``None``: it is never called.
     """
 
     name: str
     promises_valid: bool
+    pins_fixed: bool
+    review_s: float | None
     admission_kinds: tuple[AdmissionKind, ...]
     uses_seed: bool
 
@@ -97,3 +127,18 @@ class Policy(Protocol):
     def depart(self, job: Job, now_s: float) -> Change:
         """Let a finished job go at ``now_s`` seconds."""
         ...
+
+    def review(self, now_s: float) -> Change:
+        """Think again at ``now_s`` seconds, though nobody comes or goes."""
+        ...
+
+
+class FixedPins:
+    """Part of every policy that never moves a running job, and so never thinks again."""
+
+    pins_fixed = True
+    review_s: float | None = None
+
+    def review(self, now_s: float) -> Change:
+        """Change nothing."""
+        return Change()

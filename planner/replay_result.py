@@ -45,9 +45,13 @@ class JobRecord:
         Its share of its nodes' time: a node's seconds are split evenly among the jobs pinned.
     admission : str or None
     group_id : str
-        The group it joined; "dedicated" for async jobs.
+        The group it joined, its last one if it was moved; "dedicated" for async jobs.
     group_size_max : int
         Most jobs its group had at once during its stay.
+    moves : int
+        Times it was moved.
+    paused_s : float
+        Seconds of its restarts; ``paused_until_s`` is the end of the last.
     """
 
     job: Job
@@ -60,10 +64,13 @@ class JobRecord:
     admission: str | None = None
     group_id: str = ""
     group_size_max: int = 0
+    moves: int = 0
+    paused_s: float = 0.0
+    paused_until_s: float = -math.inf
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds from arrival to departure."""
+        """Seconds from arrival to departure, pauses included."""
         return self.departure_s - self.job.arrival_s
 
     @property
@@ -92,7 +99,8 @@ class JobRecord:
 class Timeline:
     """Piecewise constant state, ``(n,)`` arrays; row i holds from ``time_s[i]`` to the next.
 
-    The last row is the moment of the last departure, with nothing running.
+    The last row is the moment of the last departure, with nothing running; or later, when old
+    nodes that a move left are let go after that.
     """
 
     time_s: FloatArray
@@ -139,6 +147,8 @@ class ReplayResult:
         Jobs by kind of admission; ``None`` where meaningless.
     run_node_s : dict of str to float
         Node-seconds in which a phase runs (no switch, no sync), by pool.
+    held_node_s : dict of str to float
+        Node-seconds of old nodes that overlapped with new ones, by pool.
     promises_valid : bool
         Whether the policy's plans are to satisfy section 3, so that bounds concern it.
     checked : bool
@@ -147,6 +157,8 @@ class ReplayResult:
         Of a policy that promises nothing: rules broken, by count over versions.
     decision_s : tuple of float
         Seconds of each decision, when a clock was given.
+    pins_fixed : bool
+        Whether the policy never moves a running job.
     """
 
     policy: str
@@ -163,10 +175,12 @@ class ReplayResult:
     bound_method: str
     admission: dict[str, int] | None
     run_node_s: dict[str, float]
+    held_node_s: dict[str, float]
     promises_valid: bool
     checked: bool
     breaches: dict[str, int]
     decision_s: tuple[float, ...] = ()
+    pins_fixed: bool = True
 
     def without_plan(self) -> ReplayResult:
         """Return the figures alone: plans are large."""
@@ -174,7 +188,7 @@ class ReplayResult:
 
     @property
     def horizon_h(self) -> float:
-        """Hours from the first arrival to the last departure."""
+        """Hours from the first arrival until nothing is held: to the last departure."""
         return float(self.timeline.time_s[-1] - self.timeline.time_s[0]) / _HOUR_S
 
     @property
@@ -238,10 +252,42 @@ class ReplayResult:
             "rollout": math.fsum(record.rollout_node_s for record in self._sharing),
             "train": math.fsum(record.train_node_s for record in self._sharing),
         }
+        held_s = {pool: seconds + self.held_node_s[pool] for pool, seconds in held_s.items()}
         return {
             pool: 1 - self.run_node_s[pool] / seconds if seconds else None
             for pool, seconds in held_s.items()
         }
+
+    @property
+    def moves(self) -> int:
+        """Moves of running jobs."""
+        return sum(record.moves for record in self.records)
+
+    @property
+    def moves_per_job(self) -> float:
+        """Moves over jobs, async jobs left out: they never move."""
+        jobs = len(self._sharing)
+        return self.moves / jobs if jobs else 0.0
+
+    @property
+    def jobs_moved(self) -> int:
+        """Jobs that were moved at least once."""
+        return sum(record.moves > 0 for record in self.records)
+
+    @property
+    def max_moves_per_job(self) -> int:
+        """Moves of the job that was moved most."""
+        return max((record.moves for record in self.records), default=0)
+
+    @property
+    def paused_h(self) -> float:
+        """Hours that moved jobs spent restarting, summed over jobs."""
+        return math.fsum(record.paused_s for record in self.records) / _HOUR_S
+
+    @property
+    def job_hours(self) -> float:
+        """Hours from arrival to departure, summed over jobs, async jobs left out."""
+        return math.fsum(record.elapsed_s for record in self._sharing) / _HOUR_S
 
     @property
     def slo_attainment(self) -> float:

@@ -24,7 +24,7 @@ from models.group_shape import Pins
 from models.period import construct
 from planner.group_state import GroupState
 from planner.placer import AdmissionKind, require_feasible_alone
-from planner.policy import Change, PolicyOptions
+from planner.policy import Change, FixedPins, PolicyOptions
 
 __all__ = ["MostIdle", "RandomGroup"]
 
@@ -61,7 +61,7 @@ def _least_loaded(
     return sorted(fits, key=lambda node: (load[node], node))[:width]
 
 
-class _ByRoom:
+class _ByRoom(FixedPins):
     """What both have in common: candidates by room, and groups kept as they were left."""
 
     name = ""

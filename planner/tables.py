@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from instances.restarts import restart_sources
 from models.bounds import VOLUME
 from planner.api import PlanReport
 from planner.replay import Convention, ReplayResult
@@ -21,15 +22,25 @@ if TYPE_CHECKING:
     from instances.plan import Plan
     from planner.reproduce import Row
 
-__all__ = ["data_notes", "print_check", "print_plan", "print_profile", "print_reproduce"]
+__all__ = [
+    "data_notes",
+    "moves_sentence",
+    "print_check",
+    "print_plan",
+    "print_profile",
+    "print_reproduce",
+]
 
 #: GPU names head a column of figures, which must not be cut at 80 columns.
 _WIDEST_NAMES: Final = 11
+#: The same, beside a column of moves.
+_WIDEST_NAMES_MOVING: Final = 8
 
 _TITLES: dict[Convention, str] = {
     "work": "Each job does its iterations; sharing stretches its stay (convention: work)",
     "wallclock": "Each job stays as long as alone (convention: wallclock)",
 }
+_TITLE_PAUSES: Final = "Each job stays as long as alone, and its pauses (convention: wallclock)"
 
 
 def _percent(share: float | None) -> str:
@@ -60,9 +71,9 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    cluster = report.options.cluster
+    cluster, moving = report.options.cluster, bool(_moving(report))
     table = Table(
-        title=_TITLES[convention],
+        title=_TITLE_PAUSES if moving and convention == "wallclock" else _TITLES[convention],
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
@@ -71,18 +82,19 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
     )
     table.add_column("policy", no_wrap=True)
     names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
-    if len(names) > _WIDEST_NAMES:
-        names = "roll.+train"
+    if len(names) > (_WIDEST_NAMES_MOVING if moving else _WIDEST_NAMES):
+        names = "R+T" if moving else "roll.+train"
     from rich.markup import escape
 
     for header in (
         "$/h\nmean",
         "k$\ntotal" if _in_thousands(report) else "$\ntotal",
-        *(f"vs\n{baseline}" for baseline in _compared(report)),
-        f"peak GPUs\n{escape(names)}",
+        *(_versus(baseline, short=moving) for baseline in _compared(report)),
+        f"peak{'' if moving else ' GPUs'}\n{escape(names)}",
         "SLO\nmet",
         "idle\nR/T",
         "cost/\nbound",
+        *(("moves\na job",) if moving else ()),
     ):
         table.add_column(header, justify="right", no_wrap=True)
     for name in report.results[convention]:
@@ -90,6 +102,13 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
             *_policy_cells(report, name, convention), style="bold" if name == report.policy else ""
         )
     return table
+
+
+def _versus(baseline: str, *, short: bool) -> str:
+    """Return the heading of a ratio; a short one leaves room for one more column."""
+    if short and baseline == "colocated":
+        return "vs co-\nlocated"
+    return f"vs\n{baseline}"
 
 
 def _in_thousands(report: PlanReport) -> bool:
@@ -122,7 +141,33 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
         _slo(mean(lambda r: r.slo_attainment)),
         f"{idle('rollout')}/{idle('train')}",
         _ratio(_cost_over_bound(runs[0])),
+        *((_moves_cell(runs[0]),) if _moving(report) else ()),
     ]
+
+
+def _moving(report: PlanReport) -> tuple[str, ...]:
+    """Return the policies that move running jobs."""
+    results = report.results[report.primary].items()
+    return tuple(name for name, result in results if not result.pins_fixed)
+
+
+def _moves_cell(result: ReplayResult) -> str:
+    return "-" if result.pins_fixed else f"{result.moves_per_job:.2f}"
+
+
+def moves_sentence(result: ReplayResult) -> str:
+    """Return how often a policy moves jobs, and what it takes of their time."""
+    jobs = sum(record.job.mode != "async" for record in result.records)
+    if not result.moves:
+        return f"{result.policy} moves none of {jobs} jobs."
+    share = 100 * result.paused_h / result.job_hours
+    most = result.max_moves_per_job
+    return (
+        f"{result.policy} makes {result.moves:,} move{'s' * (result.moves != 1)}, "
+        f"{result.moves_per_job:.2f} a job: {result.jobs_moved:,} of {jobs:,} jobs moved, none "
+        f"more than {most} time{'s' * (most != 1)}. Jobs are paused for {result.paused_h:,.1f} of "
+        f"{result.job_hours:,.1f} job-hours ({share:.2f}%)."
+    )
 
 
 def _drawn(report: PlanReport) -> list[str]:
@@ -178,9 +223,10 @@ def _bound_sentence(result: ReplayResult) -> str:
             f"${result.work_bound_usd_total:,.0f}, so this one costs at most "
             f"{_ratio(_cost_over_bound(result))} x the least."
         )
+    stays = "these stays" if result.pins_fixed else "these stays without pauses"
     return (
         f"Proven: no valid plan {_groups_of(result)} costs less than "
-        f"${result.bound_usd_total:,.0f} for these stays ({result.bound_method} bound), so this "
+        f"${result.bound_usd_total:,.0f} for {stays} ({result.bound_method} bound), so this "
         f"one costs at most {_ratio(_cost_over_bound(result))} x the least."
     )
 
@@ -217,8 +263,9 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
         lines.append(against)
     if result.slo_attainment < 1:
         lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
-    if result.limits.max_rate > 1 and report.policy == "weave":
+    if result.limits.max_rate > 1 and report.policy in ("weave", "repack"):
         lines.append(_singles_sentence(result))
+    lines += [moves_sentence(report.result(name)) for name in _moving(report)]
     placed = sum((result.admission or {}).values())
     if result.admission and placed:
         mix = ", ".join(
@@ -299,7 +346,21 @@ def _notes(report: PlanReport) -> list[str]:
             for name, breaches in outside.items()
         )
         notes.append(f"Outside the rules of a valid plan, so no bound; breaches: {broken}.")
+    if _moving(report):
+        notes.append(_restarts_note(report.trace.jobs))
     return notes + data_notes(report.trace.jobs) + _drawn(report)
+
+
+def _restarts_note(jobs: JobTable) -> str:
+    """Return where the seconds of restarts come from, and what pauses do to figures."""
+    named = {"measured": "column restart_s", "model_b": "model_b", "guessed": "no size, a guess"}
+    parts = [f"{named[kind]} {n:,}" for kind, n in restart_sources(jobs).items() if n]
+    least, most = float(jobs.restart_s.min()), float(jobs.restart_s.max())
+    seconds = f"{least:,.0f}" if least == most else f"{least:,.0f}-{most:,.0f}"
+    return (
+        f"A moved job restarts for {seconds} s (jobs by source: {', '.join(parts)}): no progress, "
+        "nodes paid, counted in its slowdown. wallclock: its stay grows by it; the bound does not."
+    )
 
 
 def data_notes(jobs: JobTable) -> list[str]:

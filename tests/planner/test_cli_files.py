@@ -33,7 +33,7 @@ JOB_COLUMNS = [
     "convention", "policy", "job_id", "mode", "arrival_s", "departure_s", "duration_s",
     "iterations", "slo", "slowdown", "slo_met", "solo_s", "deadline_s", "worst_iteration_s",
     "worst_single_iteration_s",
-    "admission", "group_id", "group_size_max", "rollout_nodes", "train_nodes",
+    "admission", "group_id", "group_size_max", "moves", "paused_s", "rollout_nodes", "train_nodes",
     "rollout_node_hours", "train_node_hours", "usd", "estimated",
 ]  # fmt: skip
 TIMELINE_COLUMNS = [

@@ -186,7 +186,7 @@ def test_nobody_to_share(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("--policy", "random"), ("weave, solo", "'random'")),
+        (("--policy", "random"), ("weave, repack, solo", "'random'")),
         (("--policy", "waeve"), ("'weave'",)),
         (("--durations", "wall"), ("work, wallclock", "'wall'")),
         (("--tolerance", "2"), ("tolerance", "2.0")),

@@ -437,7 +437,7 @@ def read_trace_first(n: int) -> Trace:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"policy": "random"}, "Expected policy in weave, solo, got 'random'"),
+        ({"policy": "random"}, "Expected policy in weave, repack, solo, got 'random'"),
         ({"policy": "waeve"}, "Did you mean 'weave'"),
         ({"durations": "wall"}, "Expected convention in"),
         ({"tolerance": -0.1}, "Expected tolerance >= 0 and < 1, got -0.1"),

@@ -61,7 +61,7 @@ def test_old_starts_are_kept_when_construction_finds_nothing(
             for job in group.jobs[:-1]:
                 old = placer.group_of(job.job_id)
                 with monkeypatch.context() as patch:
-                    patch.setattr("planner.placer.construct", nothing)
+                    patch.setattr("planner.leaving.construct", nothing)
                     left = placer.remove(job.job_id)
                 assert left is not None
                 assert asked[-1] == old.period_s

@@ -36,6 +36,7 @@ def test_every_policy_is_listed_under_its_own_name(name: str) -> None:
     ("name", "promises_valid", "kinds"),
     [
         ("weave", True, ("direct", "rollout_scaled", "isolated")),
+        ("repack", True, ("direct", "rollout_scaled", "train_scaled", "isolated", "repacked")),
         ("solo", True, ()),  # jobs do not meet
         ("colocated", False, ()),  # both phases on one pool: outside section 3
         ("random", False, ("direct", "rollout_scaled", "train_scaled", "isolated")),
@@ -53,7 +54,7 @@ def test_unknown_policy_names_the_nearest(ask: object) -> None:
     with pytest.raises(InputError) as caught:
         ask("weav")  # type: ignore[operator]
     assert str(caught.value).startswith(
-        "Unknown policy 'weav'. Did you mean 'weave'? Known policies: weave, solo, colocated"
+        "Unknown policy 'weav'. Did you mean 'weave'? Known policies: weave, repack, solo"
     )
 
 
