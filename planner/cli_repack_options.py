@@ -37,6 +37,8 @@ __all__ = [
 #: Heading of these options in ``--help``.
 PANEL: Final = "Moves (policy repack)"
 _POLICY: Final = "repack"
+#: Hours between two reviews at least: a restart takes minutes.
+LEAST_REVIEW_H: Final = 0.01
 #: Unknown jobs that an error names; all are counted.
 _MOST_NAMED: Final = 5
 
@@ -72,7 +74,8 @@ ReviewHoursOption = Annotated[
     typer.Option(
         "--review-hours",
         metavar="H",
-        help="Think again every so often, not only when jobs come or go.",
+        help=f"Think again every so often (at least {LEAST_REVIEW_H:g}), not only when jobs come "
+        "or go.",
         rich_help_panel=PANEL,
     ),
 ]
@@ -81,7 +84,8 @@ MovesPerJobOption = Annotated[
     typer.Option(
         "--moves-per-job",
         metavar="X",
-        help="Most moves so far over jobs so far; 0: none, inf: no limit.  [default: 2]",
+        help="Most moves so far over jobs so far; 0: none, inf: no limit.  [default: "
+        f"{RepackParams().moves_per_job:g}]",
         rich_help_panel=PANEL,
     ),
 ]
@@ -210,12 +214,36 @@ def repack_params(moves: MoveOptions, policies: Collection[str]) -> RepackParams
             f"{', '.join(policies)}: nobody else moves running jobs."
         )
     _refuse_two_rules(moves)
-    if moves.restart_s is not None and not 0 <= moves.restart_s < math.inf:
-        raise InputError(f"Expected --restart-seconds >= 0, got {moves.restart_s!r}.")
+    _refuse_numbers(moves)
     values = dataclasses.asdict(moves)
     del values["restart_s"], values["freeze"]
     given = {name: value for name, value in values.items() if value is not None}
-    return RepackParams(**given, freeze=frozenset(moves.frozen))
+    try:
+        return RepackParams(**given, freeze=frozenset(moves.frozen))
+    except InputError as error:
+        raise InputError(_with_options(str(error))) from error
+
+
+def _refuse_numbers(moves: MoveOptions) -> None:
+    """Refuse numbers that no option takes; :class:`RepackParams` knows the other ranges."""
+    for name in ("lasting_h", "review_h", "min_gain_usd", "overlap_s", "restart_s"):
+        value = getattr(moves, name)
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"Expected a finite number with {_OPTIONS[name]}, got {value!r}.")
+    if moves.restart_s is not None and moves.restart_s < 0:
+        raise InputError(f"Expected {_OPTIONS['restart_s']} >= 0, got {moves.restart_s!r}.")
+    if moves.review_h is not None and 0 < moves.review_h < LEAST_REVIEW_H:
+        raise InputError(
+            f"Expected {_OPTIONS['review_h']} >= {LEAST_REVIEW_H:g} "
+            f"({LEAST_REVIEW_H * 3600:g} s), got {moves.review_h!r}."
+        )
+
+
+def _with_options(text: str) -> str:
+    """Return an error about a parameter that names its option instead."""
+    for name, option in _OPTIONS.items():
+        text = text.replace(f"Expected {name} ", f"Expected {option} ")
+    return text
 
 
 def _refuse_two_rules(moves: MoveOptions) -> None:

@@ -116,6 +116,8 @@ def _gap(report: GapReport) -> Iterator[str]:
 def _proofs(report: GapReport) -> Iterator[str]:
     """Yield how much is proved."""
     n = len(report.rows)
+    if not n:
+        return
     proved, near = report.n_proved, report.n_within(WITHIN)
     text = f"{many(n, 'moment')}, {many(report.distinct, 'different set')} of jobs: "
     if proved == n:

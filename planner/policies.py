@@ -1,11 +1,12 @@
 """The policies, by name.
 
 A policy is told of arrivals and departures, in order of time, and answers with the groups that
-changed. It never sees the future. ``weave`` keeps section 3 of the design, and so does
-``repack``, which moves running jobs where that pays (:mod:`planner.repack`); ``solo`` gives every
-job nodes of its own; ``colocated`` runs both phases of a job on its train nodes; ``random`` and
-``most-idle`` share by room and not by time (:mod:`planner.sharing_baselines`). The last three
-are outside section 3, so their plans are reported ``checked: false``, breaches counted by rule.
+changed. It never sees the future, but that ``repack`` may be told when the jobs present leave.
+``weave`` keeps section 3 of the design, and so does ``repack``, which moves running jobs where
+that pays (:mod:`planner.repack`); ``solo`` gives every job nodes of its own; ``colocated`` runs
+both phases of a job on its train nodes; ``random`` and ``most-idle`` share by room and not by
+time (:mod:`planner.sharing_baselines`). The last three are outside section 3, so their plans are
+reported ``checked: false``, breaches counted by rule.
 """
 
 from __future__ import annotations

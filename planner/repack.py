@@ -31,48 +31,56 @@ In a fleet of more than ``max_scope`` jobs parts of it are planned anew, one aft
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Final
-
-import numpy as np
 
 from instances.errors import InputError, UnsupportedError
 from instances.jobs import Job
 from models.covering_lp import Ending
 from models.known_groups import KnownGroups
 from models.options import Deadline, SolveOptions
-from models.replan import Host, NewGroup, Replan, SetMemory, replan
-from models.snapshot import Snapshot
+from models.replan import Replan, SetMemory
 from planner.group_state import GroupState
 from planner.leaving import left_of
 from planner.placer import AdmissionKind, require_feasible_alone
 from planner.policy import Change, NodesToHold, PolicyOptions
 from planner.repack_change import Proposal, proposals_of
 from planner.repack_ledger import JobLedger
+from planner.repack_problem import RepackProblem, holding
 from planner.repack_scope import ScopeFinder
 
 __all__ = ["MovePrice", "Repack"]
 
 _HOUR_S: Final = 3600.0
-#: Hours for which changes are looked for when each is then held against what is known of it.
+#: Hours for which ``break-even`` looks for changes, about the stay of a job; each change found
+#: is then held against how long it was there to be made.
 _LONG_H: Final = 24.0
-#: Jobs planned anew at once: of single nodes, with gangs among them, with rates.
+#: Jobs planned anew at once: of single nodes, with gangs among them, with rates. The more of
+#: either, the more groups have to be decided beforehand: so many take tens of milliseconds.
 _TOGETHER: Final = 41
 _TOGETHER_GANGS: Final = 20
 _TOGETHER_RATES: Final = 10
+#: A newcomer invites so many groups for each this many jobs that are planned together.
+_PER_INVITATION: Final = 4
 #: Hours between reviews of ``break-even``, unless others are asked for.
 _REVIEW_H: Final = 1.0
-#: Hours that count as for ever.
+#: Hours that count as for ever: beyond, moves are nothing within the tolerance of a search.
 _FOREVER_H: Final = 1e5
-#: Step of the dual ascent on the moves allowed.
+#: Step of the dual ascent on the moves allowed: ten moves too many make a move 2.7 x as dear.
 _STEP: Final = 0.1
 #: Nodes of one search beyond its first improvements: the same answer on every machine.
 _NODES: Final = 3_000
-#: Seconds one search may take before the best plan so far counts; far above what it takes.
+#: Seconds one search may take before the best plan so far counts; far above what its nodes
+#: take, so that the clock decides nothing but where something hangs.
 _PATIENCE_S: Final = 60.0
+#: A search takes every move for as dear as a restart of so many seconds at least: of plans of
+#: one price the one with fewer moves, though they cost nothing.
+_LEAST_S: Final = 1.0
 #: Events after which facts about groups of departed jobs are forgotten.
 _FORGET_EVERY: Final = 50
+#: Money is compared within this, relative: far above round-off, far below a cent.
+_USD_REL: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,22 @@ class MovePrice:
 
 
 class Repack:
-    """The policy; see the module docstring."""
+    """The policy; see the module docstring.
+
+    Kinds of admission are those of the placer, and ``repacked``: running jobs were moved for it.
+
+    Attributes
+    ----------
+    groups : dict of int to GroupState
+        Running groups by number; no number is used twice.
+    ledger : JobLedger
+    decision_s : list of float
+        Seconds of each event, where a clock was given.
+    searches, searches_cut_short : int
+        Searches so far, and those that ended without a proof.
+    interrupted : bool
+        Whether Ctrl-C has ended a search: no further parts of the fleet are looked at then.
+    """
 
     name = "repack"
     promises_valid = True
@@ -117,7 +140,7 @@ class Repack:
         self.searches = 0
         self.searches_cut_short = 0
         self.interrupted = False
-        self._scarcity = 1.0
+        self._scarcity = 1.0  # price of a move over its cost, where moves are limited
         self._moves_seen = 0
         self._created = 0
         self._home: dict[str, int] = {}
@@ -208,29 +231,33 @@ class Repack:
         moved: list[str] = []
         for part in self._scopes.scopes(self.groups, touched, len(jobs), self.most_together()):
             part = tuple(number for number in part if number in self.groups)
-            if not part and not jobs:
+            if not jobs and (not part or self.interrupted):
                 continue
             found_kind, found_moved = self._improve(part, jobs, now_s)
-            kind = found_kind if jobs else kind
             moved += found_moved
-            jobs = ()
-        if (
-            moved
-            and newcomer is not None
-            and self._home[newcomer.job_id] in {self._home[job_id] for job_id in moved}
-        ):
-            kind = "repacked"
+            if jobs:
+                kind, jobs = found_kind, ()
         return self._change(before, kind, tuple(moved))
 
-    def _inviting(self, job: Job) -> tuple[int, ...]:
-        """Return the group that a newcomer would fit best by loads, if a part has to be chosen."""
-        size = sum(len(state.jobs) for state in self.groups.values())
-        if size + 1 <= self.most_together():
-            return ()
-        return tuple(self._roomiest(job))
+    def _inviting(self, job: Job) -> list[int]:
+        """Return groups for a newcomer to be planned with, where not all are planned together.
 
-    def _roomiest(self, job: Job) -> list[int]:
-        """Return the groups whose deadlines and nodes leave most room for a job, best first."""
+        They hold no more jobs than a part has room for; the tightest fit is always there.
+        """
+        most = self.most_together()
+        if len(self._home) + 1 <= most:
+            return []
+        out: list[int] = []
+        room = most - 1
+        for number in self._fitting(job)[: max(most // _PER_INVITATION, 1)]:
+            size = len(self.groups[number].jobs)
+            if not out or size <= room:
+                out.append(number)
+                room -= size
+        return out
+
+    def _fitting(self, job: Job) -> list[int]:
+        """Return the groups with room for a job by deadlines and train loads, tightest first."""
         limits = self.options.limits
         room: list[tuple[float, int]] = []
         for number, state in self.groups.items():
@@ -242,48 +269,93 @@ class Repack:
             if spare >= 0:
                 room.append((spare, number))
         room.sort()
-        return [number for _, number in room[: max(self.most_together() // 4, 1)]]
+        return [number for _, number in room]
 
     def _improve(
         self, part: Sequence[int], newcomers: Sequence[Job], now_s: float
     ) -> tuple[AdmissionKind | None, list[str]]:
         """Plan some groups anew and take what pays; return admission and the jobs moved."""
         states = [self.groups[number] for number in part]
-        problem = _Problem(self, states, newcomers, now_s)
+        problem = self._problem(states, newcomers, now_s)
         tokens = self._tokens()
-        best = problem.solve(None if tokens else tokens)
-        if tokens and best.moves > tokens:
-            best = problem.solve(tokens)
-        still = best
-        if newcomers and best.moves:
-            still = problem.solve(0)
-        placed = problem.placements(still)
+        best = self._solve(problem, 0 if tokens == 0 else None)
+        if tokens is not None and best.moves > tokens:
+            best = self._solve(problem, tokens)
+        # where newcomers go when nobody moves for them
+        still = self._solve(problem, 0) if newcomers and best.moves else best
+        homes = problem.homes(still)
         kept: list[Proposal] = []
         taken: list[Proposal] = []
-        for each in proposals_of(states, problem.states(best), self.options.cluster, placed=placed):
+        for each in proposals_of(
+            states,
+            problem.states(best),
+            self.options.cluster,
+            placed=problem.placements(homes),
+        ):
             (taken if self._pays(each, now_s) else kept).append(each)
         kind: AdmissionKind | None = None
+        made = {state.number for each in taken for state in each.after}
         for each in kept:
             for job_id in each.newcomers:
-                state = problem.home_in(still, job_id)
-                kind = self._kind(state, job_id)
+                state = homes[job_id]
+                if state.number in made:  # a new group of both plans: two groups, two numbers
+                    state = replace(state, number=max(made) + 1)
+                kind = self._kind(state)
                 self._put(state, now_s)
         moved: list[str] = []
         for each in taken:
             for job_id in each.newcomers:
-                kind = self._kind(next(s for s in each.after if _holds(s, job_id)), job_id)
+                state = holding(each.after, job_id)
+                kind = "repacked" if each.moved else self._kind(state)
             moved += each.moved
             self._take(each, now_s)
         return kind, moved
 
+    def _problem(
+        self, states: Sequence[GroupState], newcomers: Sequence[Job], now_s: float
+    ) -> RepackProblem:
+        """State the problem of some groups and newcomers; these go anywhere, free of charge."""
+        jobs = [job for state in states for job in state.jobs]
+        return RepackProblem(
+            states,
+            newcomers,
+            self.options,
+            fresh=[self._fresh[state.number] for state in states],
+            next_number=self._created + 1,
+            move_usd=[max(self.move_price(job).usd, self._own_usd(job, _LEAST_S)) for job in jobs],
+            may_move=[self.may_move(job.job_id, now_s) for job in jobs],
+            lasting_h=self.search_h(now_s),
+        )
+
+    def _solve(self, problem: RepackProblem, most_moves: int | None) -> Replan:
+        """Return the least plan with at most so many moves."""
+        whole = len(problem.states_before) == len(self.groups)
+        found = problem.solve(
+            most_moves,
+            known=self._known,
+            memory=self._memory if whole else None,
+            node_limit=_NODES,
+            deadline=self.search_deadline(),
+        )
+        self.searches += 1
+        self.searches_cut_short += not found.proved
+        self.interrupted = self.interrupted or found.ending is Ending.INTERRUPT
+        return found
+
     def _pays(self, proposal: Proposal, now_s: float) -> bool:
-        """Return whether a change earns its moves back in the time its saving lasts."""
+        """Return whether a change earns its moves back in the time its saving lasts.
+
+        Where nobody moves it must place a newcomer, and no dearer than by itself: new starts
+        alone are no reason to touch a group that runs.
+        """
+        saving = proposal.saving_usd_per_hour
         if not proposal.moved:
-            return True
-        if proposal.saving_usd_per_hour <= 0:
+            least = -_USD_REL * proposal.usd_per_hour_before
+            return bool(proposal.newcomers) and saving >= least
+        if saving <= 0:
             return False
         cost = sum(self.move_price(self.ledger[job_id].job).usd for job_id in proposal.moved)
-        return proposal.saving_usd_per_hour * self.lasting_h(proposal, now_s) >= cost * (1 - 1e-9)
+        return saving * self.lasting_h(proposal, now_s) >= cost * (1 - _USD_REL)
 
     def lasting_h(self, proposal: Proposal, now_s: float) -> float:
         """Return how long the saving of a change is taken to last, hours."""
@@ -305,7 +377,11 @@ class Repack:
         return self.ledger.first_leaving_h(now_s, self._together())
 
     def search_h(self, now_s: float) -> float:
-        """Return the hours by which a search weighs prices against moves."""
+        """Return the hours by which a search weighs prices against moves.
+
+        Of the oracle, before groups are known: when the first of so many jobs leaves, were their
+        stays memoryless. Each change found is then held against its own hours.
+        """
         if self.params.lasting_h is not None:
             return self.params.lasting_h
         if self.params.oracle == "remaining":
@@ -330,9 +406,8 @@ class Repack:
 
     def move_price(self, job: Job) -> MovePrice:
         """Return what moving a job costs, $."""
-        own = self.options.cluster.usd_per_hour(job.rollout_nodes, job.train_nodes)
-        restart_usd = own * job.restart_s / _HOUR_S
-        overlap_usd = own * self.params.overlap_s / _HOUR_S
+        restart_usd = self._own_usd(job, job.restart_s)
+        overlap_usd = self._own_usd(job, self.params.overlap_s)
         scarce_usd = (restart_usd + overlap_usd) * (self._scarcity - 1)
         return MovePrice(
             restart_usd=restart_usd,
@@ -340,9 +415,17 @@ class Repack:
             gain_usd=self.params.min_gain_usd + scarce_usd,
         )
 
+    def _own_usd(self, job: Job, seconds: float) -> float:
+        """Return what a job's own nodes cost for some seconds, $."""
+        own = self.options.cluster.usd_per_hour(job.rollout_nodes, job.train_nodes)
+        return own * seconds / _HOUR_S
+
     def may_move(self, job_id: str, now_s: float) -> bool:
-        """Return whether a job may be moved now: limits, freeze list and SLO credit."""
-        if job_id in self.params.freeze:
+        """Return whether a job may be moved now: limits, freeze list and SLO credit.
+
+        Not twice at one moment, though its restart may take no time.
+        """
+        if job_id in self.params.freeze or self.ledger[job_id].moved_s[-1:] == [now_s]:
             return False
         return self.ledger.may_move(job_id, now_s, self.params.max_moves_per_job_day)
 
@@ -395,42 +478,20 @@ class Repack:
             max(train, max(state.train_nodes) + 1),
         )
 
-    def fresh_nodes(self, number: int) -> tuple[int, int]:
-        """Return the first rollout and train node numbers that a group has never used."""
-        return self._fresh[number]
-
-    def next_number(self) -> int:
-        """Return the number of the next new group."""
-        return self._created + 1
-
-    def memory(self) -> SetMemory:
-        """Return the sets of jobs looked at when the whole fleet was last planned anew."""
-        return self._memory
-
     def search_deadline(self) -> Deadline:
         """Return when the next search has to end; work limits it long before."""
         return SolveOptions(time_limit_s=_PATIENCE_S).start()
-
-    def searched(self, found: Replan) -> None:
-        """Count a search."""
-        self.searches += 1
-        self.searches_cut_short += not found.proved
-        self.interrupted = self.interrupted or found.ending is Ending.INTERRUPT
-
-    def known(self) -> KnownGroups:
-        """Return what is known of groups of the jobs present."""
-        return self._known
 
     def _forget(self) -> None:
         self._events += 1
         if self._events % _FORGET_EVERY == 0:
             self._known.keep_only(list(self.ledger.running))
 
-    def _kind(self, state: GroupState, job_id: str) -> AdmissionKind:
-        """Return how a newcomer was admitted to its group, before the group is put."""
+    def _kind(self, state: GroupState) -> AdmissionKind:
+        """Return how a newcomer was admitted, before its group is put; nobody moved for it."""
         old = self.groups.get(state.number)
         if old is None:
-            return "isolated" if len(state.jobs) == 1 else "repacked"
+            return "isolated"
         if len(state.rollout_nodes) > len(old.rollout_nodes):
             return "rollout_scaled"
         return "train_scaled" if len(state.train_nodes) > len(old.train_nodes) else "direct"
@@ -466,117 +527,3 @@ class Repack:
             if any(counts):
                 out.append(NodesToHold(old.group_id, self.params.overlap_s, *counts))
         return tuple(out)
-
-
-def _holds(state: GroupState, job_id: str) -> bool:
-    return any(job.job_id == job_id for job in state.jobs)
-
-
-class _Problem:
-    """Some running groups and newcomers as a problem of :mod:`models.replan`."""
-
-    def __init__(
-        self,
-        policy: Repack,
-        states: Sequence[GroupState],
-        newcomers: Sequence[Job],
-        now_s: float,
-    ) -> None:
-        self._policy = policy
-        self._states = list(states)
-        options = policy.options
-        self._jobs = [*(job for state in states for job in state.jobs), *newcomers]
-        self._newcomers = {job.job_id for job in newcomers}
-        self._whole = len(states) == len(policy.groups)
-        self._snapshot = Snapshot.of(self._jobs, options.cluster, options.limits)
-        self._hosts = []
-        at = 0
-        for state in states:
-            members = tuple(range(at, at + len(state.jobs)))
-            at += len(state.jobs)
-            rollout, train = policy.fresh_nodes(state.number)
-            self._hosts.append(
-                Host(
-                    members=members,
-                    rollout_pins=state.rollout_pins,
-                    train_pins=state.train_pins,
-                    rates=state.rates,
-                    period_s=state.period_s,
-                    starts_s=state.starts_s,
-                    fresh_rollout=rollout,
-                    fresh_train=train,
-                )
-            )
-        self._move_usd = np.array([policy.move_price(job).usd for job in self._jobs])
-        self._may_move = np.array(
-            [
-                job.job_id in self._newcomers or policy.may_move(job.job_id, now_s)
-                for job in self._jobs
-            ]
-        )
-        # old nodes that overlap are paid for while the saving has begun
-        overlap_h = policy.params.overlap_s / _HOUR_S
-        self._lasting_h = max(policy.search_h(now_s) - overlap_h, 0.0)
-
-    def solve(self, most_moves: int | None) -> Replan:
-        """Return the least plan with at most so many moves."""
-        if most_moves is not None and most_moves >= np.count_nonzero(self._may_move):
-            most_moves = None
-        found = replan(
-            self._snapshot,
-            self._hosts,
-            lasting_h=self._lasting_h,
-            move_usd=self._move_usd,
-            may_move=self._may_move,
-            most_moves=most_moves,
-            known=self._policy.known(),
-            memory=self._policy.memory() if self._whole else None,
-            node_limit=_NODES,
-            seed=self._policy.options.seed,
-            deadline=self._policy.search_deadline(),
-        )
-        self._policy.searched(found)
-        return found
-
-    def states(self, found: Replan) -> list[GroupState]:
-        """Return its groups as the planner holds them; unchanged ones are the same objects."""
-        out = []
-        number = self._policy.next_number()
-        for group in found.groups:
-            if group.host is None:
-                out.append(self._state(group, number))
-                number += 1
-                continue
-            old = self._states[group.host]
-            new = self._state(group, old.number)
-            out.append(old if new == old else new)
-        return out
-
-    def _state(self, group: NewGroup, number: int) -> GroupState:
-        return GroupState(
-            number=number,
-            jobs=tuple(self._jobs[i] for i in group.members),
-            rollout_pins=group.rollout_pins,
-            train_pins=group.train_pins,
-            rates=group.rates,
-            period_s=group.period_s,
-            starts_s=group.starts_s,
-        )
-
-    def home_in(self, found: Replan, job_id: str) -> GroupState:
-        """Return the group of a job in a plan."""
-        return next(state for state in self.states(found) if _holds(state, job_id))
-
-    def placements(self, still: Replan) -> dict[str, tuple[int | None, float]]:
-        """Return per newcomer the group it joins when nobody moves, and what that adds, $/h."""
-        out: dict[str, tuple[int | None, float]] = {}
-        cluster = self._policy.options.cluster
-        old = {state.number: state for state in self._states}
-        for job_id in self._newcomers:
-            state = self.home_in(still, job_id)
-            usd = cluster.usd_per_hour(len(state.rollout_nodes), len(state.train_nodes))
-            before = old.get(state.number)
-            if before is not None:
-                usd -= cluster.usd_per_hour(len(before.rollout_nodes), len(before.train_nodes))
-            out[job_id] = (None if before is None else state.number, usd)
-        return out

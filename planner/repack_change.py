@@ -76,15 +76,16 @@ def proposals_of(
     kept = {state.number for state in after if state in before}
     old = [state for state in before if state.number not in kept]
     at_old = {job.job_id: i for i, state in enumerate(old) for job in state.jobs}
-    number_at = {state.number: i for i, state in enumerate(old)}
+    number_at: dict[int | None, int] = {state.number: i for i, state in enumerate(old)}
     edges = []
     for j, state in enumerate(changed):
         for job in state.jobs:
             if job.job_id in at_old:
                 edges.append((at_old[job.job_id], len(old) + j))
             else:  # refusing it puts the newcomer there: taken or left together
-                joined = number_at.get(placed[job.job_id][0] or 0)
-                edges += [] if joined is None else [(joined, len(old) + j)]
+                number, _ = placed[job.job_id]
+                if number in number_at:
+                    edges.append((number_at[number], len(old) + j))
     n = len(old) + len(changed)
     if not n:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ __all__ = ["REPACK_FILES", "repack_document", "repack_notes", "write_repack_file
 _PLAN, _MOVES = "repacked.json", "moves.csv"
 REPACK_FILES: Final = (_PLAN, _MOVES)
 _HOUR_S: Final = 3600.0
+#: Jobs that are faster than planned by less are not told, relative.
+_FAST_REL: Final = 1e-6
 _COLUMNS: Final = (
     "proposal", "proposal_needs", "job_id", "from_group", "to_group", "rollout_pins_before",
     "train_pins_before", "rollout_pins_after", "train_pins_after", "restart_s", "restart_usd",
@@ -39,7 +42,13 @@ _COLUMNS: Final = (
 
 def repack_notes(report: RepackReport) -> list[str]:
     """Return what a reader must know about how the answer came about."""
-    return [*_told(report), *_named_in_vain(report), *_costs(report), *_proofs(report)]
+    return [
+        *_told(report),
+        *_doubtful(report),
+        *_named_in_vain(report),
+        *_costs(report),
+        *_proofs(report),
+    ]
 
 
 def _told(report: RepackReport) -> Iterator[str]:
@@ -51,12 +60,40 @@ def _told(report: RepackReport) -> Iterator[str]:
             "move only if at its present pace it earns its restart back within the hours a "
             "saving lasts. Give --progress CSV (job_id, elapsed_s, iterations)."
         )
+    if running.is_snapshot and params.max_moves_per_job_day:
+        history = running.progress
+        if history is None or not history.moves_last_day:
+            yield (
+                "--max-moves-per-job-day does not know the moves made before: nobody is taken to "
+                "have moved in the last 24 h. Give --progress CSV with moves_last_day."
+            )
     by_rule = params.lasting_h is None and params.oracle == "none" and params.rule == "residual"
     if by_rule and not running.ledger.departed:
         ages = "" if running.is_snapshot and running.progress is None else " and the jobs' ages"
         yield (
             f"no departure is known: that a saving lasts {report.lasting_h:.1f} h follows from a "
             f"guessed stay of {FIRST_STAY_H:g} h{ages}. Give --lasting-hours to replace it."
+        )
+
+
+def _doubtful(report: RepackReport) -> Iterator[str]:
+    """Yield what a progress file can hardly mean: credit that is none lets moves break an SLO."""
+    running, progress = report.running, report.running.progress
+    if progress is None:
+        return
+    fast = [
+        job_id
+        for job_id, done in progress.iterations.items()
+        if done * running.ledger[job_id].job.solo_s > progress.elapsed_s[job_id] * (1 + _FAST_REL)
+    ]
+    if fast:
+        first, n = fast[0], len(fast)
+        job = running.ledger[first].job
+        yield (
+            f"{n} job{'s' * (n != 1)} of {progress.name} ran faster than planned alone (first "
+            f"'{first}': {progress.iterations[first]:g} iterations of {job.solo_s:g} s in "
+            f"{progress.elapsed_s[first]:g} s). SLO credit counts them in full: check the unit of "
+            "elapsed_s."
         )
 
 
@@ -94,13 +131,23 @@ def _costs(report: RepackReport) -> Iterator[str]:
 
 def _proofs(report: RepackReport) -> Iterator[str]:
     """Yield what another run may find otherwise, or more time."""
-    if report.searches_cut_short or report.stopped or report.interrupted:
+    if report.ended_early:
         yield (
             "the search for moves was ended early: there may be better ones, and another run may "
             "find others. Give --time-limit to search longer."
         )
+    elif report.searches_at_limit:
+        yield (
+            "the search for moves reached its fixed limit of work before it proved that no others "
+            "earn more. Every run gives this answer; more time does not change it."
+        )
     least = report.least
-    if least.method == VOLUME and report.time_limit_s is None:
+    if report.interrupted and report.stopped and least.method == VOLUME:
+        yield (
+            "Ctrl-C came before the proof of the least price: it is the volume bound, which may "
+            "be far below what a plan can reach."
+        )
+    elif least.method == VOLUME and report.time_limit_s is None:
         yield (
             "the least price is the volume bound, which may be far below what a plan can reach. "
             "Give --time-limit to prove more."
@@ -186,7 +233,7 @@ def _change(report: RepackReport, change: ProposedChange) -> dict[str, Any]:
         "cost_usd": change.cost_usd,
         "net_gain_usd": change.gain_usd,
         "net_gain_usd_per_move": change.gain_usd / len(change.moves),
-        "break_even_h": change.break_even_h,
+        "break_even_h": change.break_even_h if isfinite(change.break_even_h) else None,
     }
 
 

@@ -16,18 +16,21 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum, inf
+from math import ceil, fsum, inf, log2
 from types import FrameType
 from typing import Final
 
 from instances.jobs import Job
+from models.covering_lp import Ending
 from models.group_shape import Pins
 from models.options import Deadline, Progress
+from models.replan import Replan
 from planner.group_state import GroupState
 from planner.policies import PolicyOptions
 from planner.repack import Repack
 from planner.repack_change import Proposal
 from planner.repack_params import RepackParams
+from planner.repack_problem import RepackProblem
 from planner.running_plan import Reason, RunningPlan
 
 __all__ = ["Answer", "Asker", "Move", "ProposedChange", "ordered"]
@@ -160,11 +163,18 @@ class _Recorder(Repack):
     def __init__(self, options: PolicyOptions, deadline: Deadline) -> None:
         super().__init__(options)
         self.taken: list[tuple[Proposal, float]] = []
+        self.searches_at_limit = 0
         self._deadline = deadline
 
     def search_deadline(self) -> Deadline:
         """Return when a search has to end: with the whole dry run."""
         return self._deadline
+
+    def _solve(self, problem: RepackProblem, most_moves: int | None) -> Replan:
+        """Search, and count whether only the fixed limit of work ended it."""
+        found = super()._solve(problem, most_moves)
+        self.searches_at_limit += not found.proved and found.ending is Ending.NODES
+        return found
 
     def _take(self, proposal: Proposal, now_s: float) -> None:
         self.taken.append((proposal, self.lasting_h(proposal, now_s)))
@@ -196,6 +206,8 @@ class Asker:
         Hours that every saving is taken to last; ``None`` where each has its own.
     searches_cut_short : int
         Searches that ended before they had proved their answer.
+    searches_at_limit : int
+        Those of them that a fixed limit of work ended, not the clock or Ctrl-C.
     stopped : bool
         Whether the deadline passed before the whole fleet was looked at.
     interrupted : bool
@@ -211,7 +223,7 @@ class Asker:
         self._deadline = deadline
         self._ledger = running.ledger.copy()
         self._ledger.moves = 0  # moves made so far take nothing from those allowed now
-        self.searches_cut_short = 0
+        self.searches_cut_short = self.searches_at_limit = 0
         self.stopped = self.interrupted = False
         self.lasting_h = params.lasting_h
         if self.lasting_h is None and params.oracle == "none" and params.rule == "residual":
@@ -253,34 +265,46 @@ class Asker:
         most_moves: int | None = None,
         progress: Progress | None = None,
     ) -> Answer:
-        """Return what the policy would do by these parameters; what it holds when time is up."""
+        """Return what the policy would do by these parameters; what it holds when time is up.
+
+        ``progress`` is called with ("search", parts looked at, parts).
+        """
         allowed = inf if most_moves is None else most_moves / self._ledger.arrived
         policy = self._policy(replace(params, moves_per_job=allowed))
         reviews = self._reviews(policy)
         held, taken = list(policy.groups.values()), 0
+        if progress is not None:
+            progress("search", 0, reviews)
         with _noting() as pressed, contextlib.suppress(KeyboardInterrupt):
             for done in range(reviews):
                 if self._deadline.expired or pressed:
                     self.stopped = True
                     break
-                if progress is not None:
-                    progress("search", done, reviews)
                 policy.review(self._running.clock_s)
                 held, taken = list(policy.groups.values()), len(policy.taken)
+                if progress is not None:
+                    progress("search", done + 1, reviews)
         self.interrupted = self.interrupted or bool(pressed)
         self.searches_cut_short += policy.searches_cut_short
+        self.searches_at_limit += policy.searches_at_limit
         return Answer(
             changes=ordered([self._change(*step, policy) for step in policy.taken[:taken]]),
             groups=tuple(sorted(held, key=lambda state: state.number)),
         )
 
-    def nearest(self) -> ProposedChange | None:
+    def nearest(self, progress: Progress | None = None) -> ProposedChange | None:
         """Return a change that would pay if savings lasted longer, or with more moves allowed.
 
         Hours are doubled until one is found, so it pays after at most twice the fewest hours.
+        ``progress`` is called with ("nearest", doublings done, most doublings).
         """
         lasting_h = max(min(self.lasting_h or 1.0, _MOST_H), _LEAST_H)
-        while not (self._deadline.expired or self.interrupted):
+        most = ceil(log2(_MOST_H / lasting_h)) + 1
+        for done in range(most):
+            if self._deadline.expired or self.interrupted:
+                break
+            if progress is not None:
+                progress("nearest", done, most)
             answer = self.ask(replace(self._params, lasting_h=lasting_h))
             found = [change for change in answer.changes if not change.needs]
             if found:
@@ -288,8 +312,6 @@ class Asker:
                 judge = self._policy(self._params)
                 own_h = judge.lasting_h(_proposal(best), self._running.clock_s)
                 return replace(best, lasting_h=own_h)
-            if lasting_h >= _MOST_H:
-                break
             lasting_h = min(2 * lasting_h, _MOST_H)
         return None
 

@@ -4,6 +4,9 @@
 iterations done, minus the seconds since it arrived. It never shrinks while the job runs, since
 every valid group iterates within the deadline; a pause of ``p`` seconds takes ``p``. So a job
 whose credit covers its restart can be moved, and its SLO holds whatever comes later.
+
+Periods and promises are both kept up to the checker's tolerances (1e-9 of the time, 1e-6 s), and
+these are far above the round-off of the sums here.
 """
 
 from __future__ import annotations
@@ -113,11 +116,13 @@ class JobLedger:
     def may_move(self, job_id: str, now_s: float, most_per_day: int | None) -> bool:
         """Return whether a job can be moved now.
 
-        It does not restart already, has not used up its moves of the day, and its credit covers
-        the restart, so that its SLO holds whatever comes.
+        It has run for some time, does not restart already, has not used up its moves of the day,
+        and its credit covers the restart, so that its SLO holds whatever comes.
         """
         known = self.running[job_id]
-        if known.paused_until_s > now_s or known.credit_s(now_s) < known.job.restart_s:
+        if now_s <= known.job.arrival_s or known.paused_until_s > now_s:
+            return False
+        if known.credit_s(now_s) < known.job.restart_s:
             return False
         return most_per_day is None or known.moves_since(now_s - _DAY_S) < most_per_day
 

@@ -15,6 +15,7 @@ RULES: Final = ("residual", "break-even")
 #: What of the future the trace may tell.
 ORACLES: Final = ("none", "remaining")
 
+_WHOLE: Final = ("max_moves_per_job_day", "max_scope", "scopes")
 _OPTIONAL: Final = ("lasting_h", "review_h", "max_moves_per_job_day", "max_scope")
 
 
@@ -26,13 +27,14 @@ class RepackParams:
     ----------
     rule : {"residual", "break-even"}
         How long a saving is taken to last: until the first of the jobs planned together leaves,
-        by the mean residual life fitted from departures so far; or as long as the saving has
-        been there to be taken (ski rental).
+        by the mean residual life fitted from departures so far; or as long as the groups
+        concerned have been as they are (ski rental).
     oracle : {"none", "remaining"}
         ``remaining``: the remaining time of the jobs present is known, and a saving lasts until
-        the first of the jobs concerned leaves. Arrivals are never known.
+        the first of the groups replaced would have ended by itself, or the job leaves for which
+        moves are made. Arrivals are never known. It takes the place of the rule.
     lasting_h : float or None
-        Hours a saving is taken to last, instead of a rule.
+        Hours a saving is taken to last, instead of a rule or an oracle.
     review_h : float or None
         Also think again every so many hours; ``None``: on arrivals and departures only, with
         ``break-even`` every hour.
@@ -55,14 +57,14 @@ class RepackParams:
     Raises
     ------
     InputError
-        For a number out of its range or an unknown rule.
+        For a number out of its range, a part of a move or a job, or an unknown rule.
     """
 
     rule: str = "residual"
     oracle: str = "none"
     lasting_h: float | None = None
     review_h: float | None = None
-    moves_per_job: float = inf
+    moves_per_job: float = 2.0
     max_moves_per_job_day: int | None = None
     min_gain_usd: float = 0.0
     overlap_s: float = 0.0
@@ -96,3 +98,5 @@ class RepackParams:
             ):
                 sign = ">" if above else ">="
                 raise InputError(f"Expected {name} {sign} {least:g}, got {value!r}.")
+            if name in _WHOLE and value != int(value):
+                raise InputError(f"Expected a whole number of {name}, got {value!r}.")

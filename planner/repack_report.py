@@ -93,12 +93,16 @@ class RepackReport:
     usd_per_hour_before, usd_per_hour_after : float
         Of all nodes, dedicated ones included.
     searches_cut_short : int
-        Searches that ended before they had proved their answer: another run may find other
-        changes.
+        Searches for ``changes`` that ended before they had proved their answer: there may be
+        changes that earn more.
+    searches_at_limit : int
+        Those of them that a fixed limit of work ended: no more time and no other run changes that.
     stopped : bool
-        Whether time was up before the whole fleet was looked at.
+        Whether time was up, or Ctrl-C came, before the whole fleet was looked at.
+    nearest_cut_short : bool
+        Whether the search for ``nearest`` ended early without finding it.
     interrupted : bool
-        Whether Ctrl-C came; what was found and proven by then is there.
+        Whether Ctrl-C came at any time; what was found and proven by then is there.
     seconds : float or None
         Of the whole dry run, when a clock was given.
     """
@@ -117,9 +121,16 @@ class RepackReport:
     usd_per_hour_after: float
     least: Least
     searches_cut_short: int = 0
+    searches_at_limit: int = 0
     stopped: bool = False
+    nearest_cut_short: bool = False
     interrupted: bool = False
     seconds: float | None = None
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether time or Ctrl-C ended the search for moves: another run may find others."""
+        return self.searches_cut_short > self.searches_at_limit or self.stopped
 
     @property
     def moves(self) -> tuple[Move, ...]:
@@ -202,11 +213,17 @@ def repack_report(
     answer = asker.ask(params, most_moves, progress)
     if progress is not None:
         progress("least price", 0, 1)
-    least = _least(running, time_limit_s, seed)
+    least = _least(running, time_limit_s, seed, exact=not asker.interrupted)
+    if progress is not None:
+        progress("least price", 1, 1)
     before_usd = _usd(running, running.groups)
-    nearest = None
-    if not answer.changes and not proved(before_usd, least.bound_usd_per_hour):
-        nearest = asker.nearest()
+    cut_short, at_limit, stopped = (
+        asker.searches_cut_short, asker.searches_at_limit, asker.stopped or asker.interrupted
+    )  # fmt: skip
+    nearest, immovable = None, asker.immovable()
+    some = len(immovable) < sum(len(state.jobs) for state in running.groups)
+    if some and not answer.changes and not proved(before_usd, least.bound_usd_per_hour):
+        nearest = asker.nearest(progress)
     names = _names(running, answer.changes)
     plan = snapshot_plan_of(running, answer.groups, names)
     savings = fsum(change.saving_usd_per_hour for change in answer.changes)
@@ -220,14 +237,17 @@ def repack_report(
         time_limit_s=time_limit_s,
         changes=tuple(_named(change, names) for change in answer.changes),
         nearest=None if nearest is None else _named(nearest, _names(running, [nearest])),
-        immovable=asker.immovable(),
+        immovable=immovable,
         lasting_h=asker.lasting_h,
         plan=plan,
         usd_per_hour_before=before_usd,
         usd_per_hour_after=plan.usd_total,
         least=least,
-        searches_cut_short=asker.searches_cut_short,
-        stopped=asker.stopped,
+        searches_cut_short=cut_short,
+        searches_at_limit=at_limit,
+        stopped=stopped,
+        nearest_cut_short=nearest is None
+        and (asker.stopped or asker.interrupted or asker.searches_cut_short > cut_short),
         interrupted=asker.interrupted or least.interrupted,
         seconds=clock() - began if clock else None,
     )
@@ -341,11 +361,14 @@ def _compare(derived: float, usd: float) -> None:
 # --- the least price ------------------------------------------------------------------------------
 
 
-def _least(running: RunningPlan, time_limit_s: float | None, seed: int) -> Least:
-    """Return what can be proven about the least price of the jobs present."""
+def _least(running: RunningPlan, time_limit_s: float | None, seed: int, *, exact: bool) -> Least:
+    """Return what can be proven about the least price of the jobs present.
+
+    Without ``exact``, and of many jobs where no time is given, that is the volume bound.
+    """
     plan = running.plan
     n = len(running.jobs.where_mode("sync"))
-    if n > EXACT_JOBS and time_limit_s is None:
+    if not exact or (n > EXACT_JOBS and time_limit_s is None):
         sync = running.jobs.take(running.jobs.where_mode("sync"))
         weak = volume(sync, plan.cluster, plan.limits).usd_per_hour + _dedicated_usd(running)
         return Least(usd_per_hour=None, bound_usd_per_hour=weak, method=VOLUME, proved=False)

@@ -41,6 +41,7 @@ _LEGEND: Final = (
     "cost: nodes paid for in pauses and overlaps. net: saving x lasts - cost. A proposal is made "
     "whole or not at all, and after those it is said to follow."
 )
+_PINS_LEGEND: Final = "pins: to other nodes of its own group."
 _AHEAD_LEGEND: Final = "ahead: how far the job is ahead of its SLO; a move takes its restart of it."
 _BACK_LEGEND: Final = "back: until the job has earned its restart back at its present pace."
 
@@ -91,7 +92,7 @@ def _prices(report: RepackReport) -> Iterator[str]:
         f"{_nodes(report, report.nodes_after)}."
     )
     yield (
-        f"The moves cost {report.hours_lost:.2f} job hours of progress and earn "
+        f"The moves cost {report.hours_lost:.2f} job-hours of progress and earn "
         f"${_dollars(gain)} net."
     )
 
@@ -125,8 +126,8 @@ def _why_none(report: RepackReport) -> Iterator[str]:
     if nearest is None:
         if len(report.immovable) == report.jobs_in_groups:
             yield "No job may move."
-        elif report.stopped or report.interrupted or report.searches_cut_short:
-            yield "None was found before the search was ended."
+        elif report.stopped or report.searches_cut_short or report.nearest_cut_short:
+            yield "None was found before the search ended."
         else:
             yield "No change of the jobs that may move lowers the price."
         return
@@ -290,5 +291,7 @@ def print_repack(report: RepackReport, name: str, console: Console) -> None:
         console.print(_LEGEND, style="dim", markup=False)
         known = report.running.ledger.known
         console.print(_AHEAD_LEGEND if known else _BACK_LEGEND, style="dim", markup=False)
+        if any(move.from_group == move.to_group for change in shown for move in change.moves):
+            console.print(_PINS_LEGEND, style="dim", markup=False)
     for note in data_notes(report.running.jobs):
         console.print(note, style="dim", markup=False)

@@ -3,7 +3,8 @@
 Between events every job of a group with period ``C_g`` and rate ``k`` does ``k / C_g`` iterations
 per second, whatever each of the ``k`` takes; a paused job (a restart after a move) does none,
 while its group goes on around it. Events are ordered by (time, kind, sequence): at one moment
-departures come first, then nodes that are let go, arrivals, and reviews.
+departures come first, then ends of stays as they would be without pauses, nodes that are let go,
+arrivals, and reviews.
 """
 
 from __future__ import annotations

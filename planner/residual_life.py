@@ -2,8 +2,8 @@
 
 The survival function ``S`` of a stay is the Kaplan-Meier estimate (Kaplan and Meier 1958): stays
 that ended are exact, those of the jobs present are censored at their age. The mean residual life
-at age ``a`` is ``m(a) = integral of S over (a, inf) / S(a)``. Beyond the longest stay seen the
-tail is exponential with the mean of the whole sample, total time on test over departures.
+at age ``a`` is ``m(a) = integral of S over (a, inf) / S(a)``. Beyond the longest stay or age seen
+the tail is exponential with the mean of the whole sample, total time on test over departures.
 
 While little was seen one stay of ``FIRST_STAY_H`` is counted as well: a job lasts about a day.
 """
@@ -55,19 +55,15 @@ class ResidualLife:
 def _mean_residual(
     times: FloatArray, survival: FloatArray, ages: FloatArray, tail_h: float
 ) -> FloatArray:
-    """Return ``m(a)``: ``survival[i]`` holds from ``times[i]`` to the next, the tail beyond."""
+    """Return ``m(a)``: ``survival[i]`` holds from ``times[i]`` to the next, the tail beyond.
+
+    Every age is one of the times, and ``S`` is above 0 there: who is present is still at risk.
+    """
     starts = np.concatenate(([0.0], times))
     levels = np.concatenate(([1.0], survival))
-    steps = np.diff(starts) * levels[:-1]
-    # area from starts[i] on, the exponential tail included
-    area = np.concatenate((np.cumsum(steps[::-1])[::-1], [0.0])) + levels[-1] * tail_h
+    steps = np.append(np.diff(starts) * levels[:-1], 0.0)  # areas, the tail's apart
+    # area from the end of each step on, the exponential tail included
+    after = np.append(np.cumsum(steps[:0:-1])[::-1], 0.0) + levels[-1] * tail_h
     at = np.searchsorted(starts, ages, side="right") - 1
-    level = levels[at]
-    following = np.append(starts[1:], np.inf)[at]
-    beyond = at == len(starts) - 1
-    within = np.where(beyond, 0.0, np.where(np.isfinite(following), following, ages) - ages)
-    rest = np.where(beyond, levels[-1] * tail_h, area[np.minimum(at + 1, len(area) - 1)])
-    seen = level > 0
-    out: FloatArray = np.full(len(ages), tail_h)
-    out[seen] = (within[seen] * level[seen] + rest[seen]) / level[seen]
+    out: FloatArray = (steps[at] + after[at]) / levels[at]
     return out

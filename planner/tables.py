@@ -56,6 +56,11 @@ def _ratio(ratio: float | None, unit: str = "") -> str:
     return "-" if ratio is None else f"{ratio:.2f}{unit}"
 
 
+def _many(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def _money(usd: float) -> str:
     """Return an amount with one decimal below 1,000, none above."""
     return f"{usd:,.1f}" if abs(usd) < 1000 else f"{usd:,.0f}"
@@ -158,8 +163,10 @@ def _moves_cell(result: ReplayResult) -> str:
 def moves_sentence(result: ReplayResult) -> str:
     """Return how often a policy moves jobs, and what it takes of their time."""
     jobs = sum(record.job.mode != "async" for record in result.records)
+    if not jobs:
+        return f"{result.policy} moves nobody: async jobs stay where they are."
     if not result.moves:
-        return f"{result.policy} moves none of {jobs} jobs."
+        return f"{result.policy} moves none of {_many(jobs, 'job')}."
     share = 100 * result.paused_h / result.job_hours
     most = result.max_moves_per_job
     return (
@@ -217,6 +224,8 @@ def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
 
 def _bound_sentence(result: ReplayResult) -> str:
     """Return what is proven about the least cost, by the convention of the result."""
+    if _cost_over_bound(result) is None:
+        return "No valid plan costs less: nothing runs but on dedicated nodes."
     if result.convention == "work":
         return (
             f"Proven: no valid plan does the same work for less than "
@@ -242,13 +251,17 @@ def _cost_over_bound(result: ReplayResult) -> float | None:
 def _against(report: PlanReport, convention: Convention) -> str:
     """Return whether the policy is cheaper or dearer than its baselines."""
     parts = []
-    for baseline in _compared(report):
+    for baseline in report.baselines:
         ratio = report.saving(baseline, convention)
         if ratio is None or not ratio:
             continue
         change = 100 * (1 / ratio - 1)
         word = "cheaper" if change < 0 else "DEARER"
-        parts.append(f"{abs(change):.0f}% {word} than {baseline}")
+        part = f"{abs(change):.0f}% {word} than {baseline}"
+        kept = report.mean(baseline, convention, lambda r: r.slo_attainment).mean
+        if kept < 1:  # cheap for breaking its promises: no rival
+            part += f" (SLO met: {_slo(kept)})"
+        parts.append(part)
     return f"By {convention} {report.policy} is {', '.join(parts)}." if parts else ""
 
 
@@ -259,7 +272,7 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
     if result.promises_valid:
         lines.append(_bound_sentence(result))
     against = _against(report, result.convention)
-    if against and report.policy not in _compared(report):
+    if against:
         lines.append(against)
     if result.slo_attainment < 1:
         lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
@@ -306,7 +319,7 @@ def print_plan(report: PlanReport, console: Console) -> None:
     result = report.result(report.policy)
     jobs = report.trace.jobs
     console.print(
-        f"{report.trace.name}: {len(jobs)} jobs over {result.horizon_h:,.1f} h, policy "
+        f"{report.trace.name}: {_many(len(jobs), 'job')} over {result.horizon_h:,.1f} h, policy "
         f"{report.policy} ({report.primary} convention)",
         style="bold",
         markup=False,
@@ -378,11 +391,17 @@ def data_notes(jobs: JobTable) -> list[str]:
 
 def print_check(name: str, plan: Plan, report: CheckReport, console: Console, most: int) -> None:
     """Print the outcome of ``planner check``: a verdict, then violations, the first ``most``."""
-    verdict = "valid" if report.ok else f"NOT valid: {len(report.violations)} violations"
+    broken = _many(len(report.violations), "violation")
+    verdict = "valid" if report.ok else f"NOT valid: {broken}"
+    pauses = ""
+    if plan.pauses:
+        hours = sum(pause.to_s - pause.from_s for pause in plan.pauses) / 3600.0
+        pauses = f", {_many(len(plan.pauses), 'pause')} of {hours:,.1f} h in all"
     console.print(f"{name}: {verdict}", style="bold", markup=False)
     console.print(
-        f"{report.n_jobs} jobs, {report.n_groups} group versions, policy {plan.policy}, "
-        f"{plan.durations} convention; price re-derived: ${report.usd_total_recomputed:,.2f} "
+        f"{_many(report.n_jobs, 'job')}, {_many(report.n_groups, 'group version')}{pauses}, policy "
+        f"{plan.policy}, {plan.durations} convention; price re-derived: "
+        f"${report.usd_total_recomputed:,.2f} "
         f"(claimed ${plan.usd_total:,.2f}); peak {report.peak_nodes['rollout']} rollout + "
         f"{report.peak_nodes['train']} train nodes.",
         markup=False,

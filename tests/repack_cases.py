@@ -179,3 +179,18 @@ def ok(*arguments: str | Path) -> Outcome:
     outcome = invoke(*arguments)
     assert outcome.code == 0, outcome.err
     return outcome
+
+
+def words(text: str) -> str:
+    """Return a text with single spaces."""
+    return " ".join(text.split())
+
+
+def answer(plan: Plan, folder: Path, *arguments: str | Path) -> Any:
+    """Return the document of the command on a plan."""
+    return ok("--plan", saved(plan, folder), "--json", *arguments).json
+
+
+def movers(document: Any) -> list[list[str]]:
+    """Return the jobs moved, proposal by proposal."""
+    return [[move["job_id"] for move in p["moves"]] for p in document["proposals"]]

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ COMMANDS = {
         "20",
     ),
     "gap-output": ("gap", "--trace", "instances/catalog/production-200.csv"),
+    "repack-output": ("repack", "--plan", "replay/plan.json", "--at-hours", "60"),
     "reproduce-output": ("reproduce",),
     "profile-output": (
         "profile",
@@ -42,21 +44,36 @@ COMMANDS = {
         "--samples-per-prompt=8",
     ),
 }
+#: What the README runs before.
+BEFORE = {
+    "repack-output": ("plan", "--trace", "instances/catalog/production-200.csv", "--out", "replay")
+}
 
 
-def printed(name: str) -> str:
-    """Return what a command prints, without spaces at line ends and blank lines at the end."""
+def run(words: tuple[str, ...], folder: Path) -> str:
+    """Return what a command prints; its output files, ``replay``, go to ``folder``."""
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, "-m", "planner", *COMMANDS[name]],
+    words = tuple(
+        re.sub(r"^replay(?=$|/)", lambda _: str(folder / "replay"), word) for word in words
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "planner", *words],
         cwd=ROOT,
         env=environment,
         capture_output=True,
         encoding="utf-8",
         timeout=240,
         check=True,
-    )
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).strip()
+    ).stdout
+
+
+def printed(name: str) -> str:
+    """Return what a command prints, without spaces at line ends and blank lines at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name in BEFORE:
+            run(BEFORE[name], Path(folder))
+        out = run(COMMANDS[name], Path(folder))
+    return "\n".join(line.rstrip() for line in out.splitlines()).strip()
 
 
 def block(text: str, name: str) -> re.Match[str]:

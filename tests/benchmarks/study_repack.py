@@ -1,7 +1,7 @@
 """What moving running jobs is worth: ``repack`` against policies that never move.
 
 Run ``python tests/benchmarks/study_repack.py FOLDER [--seeds 0,1,2,3,4]
-[--variants 'weave;repack'] [--trace FILE] [--table] [--figure FILE.svg]``.
+[--variants 'weave;repack'] [--trace FILE] [--no-optimum] [--table] [--figure FILE.svg]``.
 ``FOLDER`` is a folder outside the project; the
 results are its ``repack.csv``, one row per (trace, variant, convention), written whole after each.
 A run continues where the last one was stopped. ``--table`` prints the file as Markdown and
@@ -18,6 +18,8 @@ A row has the cost, nodes, moves and SLO attainment of one replay, and
   more rates also against that strict optimum: *not* a gap, since they may be below it;
 * ``volume_usd_total``: the volume bound at the variant's own limits.
 
+``--no-optimum`` leaves the former out, which takes long for many jobs at once.
+
 Decision times are in CPU milliseconds per event, arrivals and departures, on whatever machine.
 """
 
@@ -27,6 +29,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +58,10 @@ SECONDS = 20.0
 
 STRICT = Limits()
 RATES = Limits(max_rate=4)
-#: Moves allowed per job that has come.
-BUDGETS = (0.0, 0.25, 0.5, 1.0, 2.0)
+#: Moves allowed per job that has come; the default of ``repack`` is 2.
+BUDGETS = (0.0, 0.25, 0.5, 1.0)
 CURVE = "at most "
+UNLIMITED = "repack, any number of moves"
 
 
 def variants() -> dict[str, tuple[str, Limits, RepackParams]]:
@@ -68,6 +72,7 @@ def variants() -> dict[str, tuple[str, Limits, RepackParams]]:
         "colocated": ("colocated", STRICT, plain),
         "weave": ("weave", STRICT, plain),
         "repack": ("repack", STRICT, plain),
+        UNLIMITED: ("repack", STRICT, replace(plain, moves_per_job=inf)),
         "repack, break-even": ("repack", STRICT, replace(plain, rule="break-even")),
         "repack, remaining known": ("repack", STRICT, replace(plain, oracle="remaining")),
         "weave, 4 rates": ("weave", RATES, plain),
@@ -120,7 +125,7 @@ def row_of(result: ReplayResult, optimum: float) -> dict[str, Any]:
     }
 
 
-def run(path: Path, traces: dict[str, JobTable], names: list[str]) -> None:
+def run(path: Path, traces: dict[str, JobTable], names: list[str], *, optimum: bool) -> None:
     """Replay what is not on file."""
     frame = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEYS)
     done = set(frame[KEYS].itertuples(index=False, name=None))
@@ -144,18 +149,19 @@ def run(path: Path, traces: dict[str, JobTable], names: list[str]) -> None:
                 # wallclock: one optimum for all policies; work: one per trajectory
                 valid = policy != "colocated" and (convention == "wallclock" or limits == STRICT)
                 key = (trace, convention) if convention == "wallclock" else (trace, name)
-                if valid and key not in strict:
+                if valid and optimum and key not in strict:
                     own = policy if convention == "work" else "solo"
                     strict[key] = optimum_usd(jobs, own, options, convention)
                 row = dict(zip(KEYS, (trace, name, convention), strict=True))
-                row |= row_of(result, strict[key] if valid else np.nan)
+                row |= row_of(result, strict.get(key, np.nan) if valid else np.nan)
                 frame = pd.concat([frame, pd.DataFrame([row])], ignore_index=True)
                 frame.to_csv(path.with_suffix(".part"), index=False)
                 path.with_suffix(".part").replace(path)
                 ratio = row["usd_total"] / row["optimum_usd_total"]
                 print(
                     f"{trace}, {name}, {convention}: ${row['usd_per_hour']:.1f}/h, ratio "
-                    f"{ratio:.4f}, {row['moves_per_job']:.2f} moves a job",
+                    f"{ratio:.4f}, {row['moves_per_job']:.2f} moves a job, "
+                    f"{row['decision_p50_ms']:.0f} ms",
                     file=sys.stderr,
                 )
 
@@ -171,8 +177,8 @@ def spread(values: pd.Series, digits: int) -> str:
 def table(frame: pd.DataFrame, convention: str) -> str:
     """Return the rows of one convention as Markdown: means over traces with 95 % intervals."""
     head = (
-        "policy", "$/h", "over the optimum", "most", "peak H20", "peak H800", "moves a job",
-        "hours lost, %", "SLO met, %",
+        "policy", "$/h", "over the optimum", "most", "over its volume bound", "peak H20",
+        "peak H800", "moves a job", "hours lost, %", "SLO met, %",
     )  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     frame = frame[frame["convention"] == convention]
@@ -181,9 +187,11 @@ def table(frame: pd.DataFrame, convention: str) -> str:
         rows = frame[frame["variant"] == name]
         ratio = rows["usd_total"] / rows["optimum_usd_total"]
         known = bool(ratio.notna().all())
+        volume = rows["usd_total"] / rows["volume_usd_total"]
         lines.append(
             f"| {name} | {spread(rows['usd_per_hour'], 1)} | "
             f"{spread(ratio, 3) if known else ''} | {f'{ratio.max():.3f}' if known else ''} | "
+            f"{spread(volume, 2) if name != 'colocated' else ''} | "
             f"{spread(rows['peak_rollout'] * gpus[0], 0)} | "
             f"{spread(rows['peak_train'] * gpus[1], 0)} | {rows['moves_per_job'].mean():.2f} | "
             f"{100 * (rows['paused_h'] / rows['stay_h']).mean():.2f} | "
@@ -206,11 +214,16 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
     means = grouped[["over", "moves_per_job"]].mean()
     low, high = grouped["over"].min(), grouped["over"].max()
     curve = [f"{CURVE}{most:g} moves a job" for most in BUDGETS]
-    curve = [name for name in [*curve, "repack"] if name in means.index]
+    curve = [name for name in [*curve, "repack", UNLIMITED] if name in means.index]
     figure, axes = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
     x = means.loc[curve, "moves_per_job"]
     axes.fill_between(x, low[curve], high[curve], alpha=0.2, linewidth=0)
-    axes.plot(x, means.loc[curve, "over"], marker="o", label="repack, at most m moves a job")
+    axes.plot(
+        x,
+        means.loc[curve, "over"],
+        marker="o",
+        label="repack, at most 0, 0.25, 0.5, 1, 2, any number of moves a job",
+    )
     for name, marker in (("repack, break-even", "s"), ("repack, remaining known", "^")):
         if name in means.index:
             axes.plot(*means.loc[name, ["moves_per_job", "over"]], marker, label=name)
@@ -229,6 +242,7 @@ def main() -> None:
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--variants", default=";".join(variants()))
+    parser.add_argument("--no-optimum", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
@@ -246,7 +260,7 @@ def main() -> None:
     else:
         seeds = map(int, given.seeds.split(","))
         traces = {f"production-200, seed {seed}": production(seed=seed) for seed in seeds}
-    run(path, traces, given.variants.split(";"))
+    run(path, traces, given.variants.split(";"), optimum=not given.no_optimum)
 
 
 if __name__ == "__main__":

@@ -177,6 +177,7 @@ def test_nobody_to_share(folder: Path) -> None:
     )
     got = ok("gap", "--trace", write(folder / "t.csv", text))
     assert "no ratio" in words(got.out)
+    assert "the optimum of every one" not in words(got.out)  # of no moments
     assert gap_of("--trace", folder / "t.csv")["ratio"] is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +17,13 @@ from command_line import PAIR_USD, names, refused, run, write
 from instances.checker import check_plan
 from instances.generate import production
 from instances.jobs import JobTable
-from instances.plan import DedicatedNodes, Limits, Plan
+from instances.plan import DedicatedNodes, Limits
 from instances.plan_file import plan_from_dict, read_plan, write_plan_json
+from models.covering_lp import Ending
+from models.replan import Replan
 from planner import repack_report as report_module
+from planner.repack_document import repack_document
+from planner.repack_problem import RepackProblem
 from planner.replay import replay
 from planner.running_plan import running_plan
 from planner.snapshot import SnapshotReport, solve_snapshot
@@ -26,10 +31,12 @@ from repack_cases import (
     HOUR_S,
     MOVE_USD,
     RESTART_S,
+    answer,
     apart,
     group,
     invoke,
     moved,
+    movers,
     ok,
     pair,
     plan_of,
@@ -37,6 +44,7 @@ from repack_cases import (
     saved,
     twin,
     with_async,
+    words,
 )
 
 KEYS = [
@@ -46,19 +54,6 @@ KEYS = [
     "moves", "hours_lost", "net_gain_usd", "proposals", "nearest", "immovable", "notes", "plan",
     "checked",
 ]  # fmt: skip
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def answer(plan: Plan, folder: Path, *arguments: str | Path) -> Any:
-    """Return the document of the command on a plan."""
-    return ok("--plan", saved(plan, folder), "--json", *arguments).json
-
-
-def movers(document: Any) -> list[list[str]]:
-    return [[move["job_id"] for move in p["moves"]] for p in document["proposals"]]
 
 
 # --- money ----------------------------------------------------------------------------------------
@@ -214,20 +209,6 @@ def test_a_freeze_list_may_name_jobs_that_are_gone(folder: Path) -> None:
     assert "After 1 move" in outcome.out
 
 
-def test_credit_decides_where_progress_is_known(folder: Path) -> None:
-    # 40 x 108 - 4000 = 320 s are less than a restart, 40 x 109 - 4000 = 360 s are enough
-    path = saved(pair(), folder)
-    for iterations, want in ((108, [["b"]]), (109, [["b"]])):
-        text = f"job_id,elapsed_s,iterations\na,4000,{iterations}\nb,4000,109\n"
-        document = ok("--plan", path, "--progress", write(folder / "p.csv", text), "--json").json
-        assert movers(document) == want
-        assert document["immovable"] == ({"a": "slo-credit"} if iterations == 108 else {})
-        assert "SLO credit is not known" not in " ".join(document["notes"])
-    text = "job_id,elapsed_s,iterations\na,4000,108\nb,4000,108\n"
-    outcome = ok("--plan", path, "--progress", write(folder / "p.csv", text))
-    assert "2 ahead of the SLO by less than a restart (a, b)" in words(outcome.out)
-
-
 def test_without_progress_a_restart_is_earned_back_while_the_saving_lasts(folder: Path) -> None:
     # at slo 1.05 and C = T a restart of 360 s is earned back in 2 h
     path = saved(pair(1.05), folder)
@@ -368,10 +349,75 @@ def test_the_screen_says_prices_before_and_after_and_the_least(folder: Path) -> 
     assert "plan.json: 2 jobs in 2 groups; a dry run, nothing is moved" in out
     assert "Now $114.08/h: 2 H20 nodes and 2 H800 nodes." in out
     assert "After 1 move $57.04/h (50.0% less): 1 H20 node and 1 H800 node." in out
-    assert "cost 0.10 job hours of progress and earn $564.70 net" in out
+    assert "cost 0.10 job-hours of progress and earn $564.70 net" in out
     assert "The least price is $57.04/h" in out
     assert "now is 2.000 x it, after the moves 1.000 x" in out
     assert "(1 job, 1+1) + g2 (1 job, 1+1) -> g" in out
+
+
+def _ending(monkeypatch: pytest.MonkeyPatch, ending: Ending) -> None:
+    """Let every search find what it finds, but end without a proof."""
+    solve = RepackProblem.solve
+
+    def unproved(*arguments: Any, **more: Any) -> Replan:
+        return dataclasses.replace(solve(*arguments, **more), proved=False, ending=ending)
+
+    monkeypatch.setattr(RepackProblem, "solve", unproved)
+
+
+def test_a_search_at_its_limit_of_work_is_not_helped_by_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(pair(), folder)
+    assert "search for moves" not in ok("--plan", path).err
+    _ending(monkeypatch, Ending.NODES)
+    err = words(ok("--plan", path).err)
+    assert "fixed limit of work before it proved that no others earn more. Every run" in err
+    assert "--time-limit" not in err
+    _ending(monkeypatch, Ending.TIME)
+    err = words(ok("--plan", path).err)
+    assert "ended early: there may be better ones, and another run may find others" in err
+    assert "--time-limit" in err
+
+
+def test_an_unproved_search_that_found_nothing_does_not_say_there_is_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No two states of 1,100 GB fit a node of 2,000; by volume three need two nodes, not three."""
+    monkeypatch.setattr(report_module, "EXACT_JOBS", 0)
+    jobs = (twin(name, rollout_state_gb=1100.0, train_state_gb=1100.0) for name in "abc")
+    path = saved(apart(*jobs), folder)
+    out = words(ok("--plan", path).out)
+    assert "No move pays now. No change of the jobs that may move lowers the price." in out
+    _ending(monkeypatch, Ending.NODES)
+    assert "No move pays now. None was found before the search ended." in words(
+        ok("--plan", path).out
+    )
+
+
+def test_moves_to_other_nodes_of_the_same_group_are_explained(folder: Path) -> None:
+    """Two twins of one group on two rollout nodes and one train node; one of each would do."""
+    path = saved(pair(), folder)
+    assert "pins:" not in ok("--plan", path, "--lasting-hours", "10").out
+    one = group("g1", ["a", "b"])
+    a, b = one.placements
+    wide = dataclasses.replace(
+        one, rollout_nodes=(0, 1), placements=(a, dataclasses.replace(b, rollout_pins=(1,)))
+    )
+    plan = plan_of(JobTable.from_jobs([twin("a"), twin("b")]), [wide])
+    out = ok("--plan", saved(plan, folder), "--lasting-hours", "10").out
+    assert "g1 pins" in out
+    assert "pins: to other nodes of its own group." in out
+
+
+def test_no_number_that_json_has_not(folder: Path) -> None:
+    report = report_module.repack_report(running_plan(pair()))
+    (change,) = report.changes
+    never = dataclasses.replace(change, usd_per_hour_after=change.usd_per_hour_before)
+    report = dataclasses.replace(report, changes=(never,))
+    document = repack_document(report, "plan.json", None)
+    assert document["proposals"][0]["break_even_h"] is None
+    assert json.dumps(document, allow_nan=False)
 
 
 def test_what_a_change_lacks_is_said(folder: Path) -> None:
@@ -424,6 +470,7 @@ def test_a_proof_ended_by_ctrl_c_is_reported_and_the_answer_printed(
     outcome = invoke("--plan", saved(pair(), folder))
     assert outcome.code == 130
     assert "After 1 move" in outcome.out
+    assert "search for moves" not in outcome.err  # that one had ended before
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -467,7 +514,7 @@ def test_files_that_are_no_plans(folder: Path) -> None:
         (("--at-hours", "soon"), ("--at-hours",), 2),
         (("--at-hours", "99"), ("No group runs at 99 h", "until 3 h"), 1),
         (("--now", "--progress", "p.csv"), ("has its history",), 2),
-        (("--now", "--min-gain-usd", "-1"), ("min_gain_usd >= 0",), 2),
+        (("--now", "--min-gain-usd", "-1"), ("--min-gain-usd >= 0",), 2),
         (("--now", "--restart-seconds", "-1"), ("--restart-seconds >= 0",), 2),
         (("--now", "--repack-rule", "residul"), ("Did you mean 'residual'?",), 2),
         (("--now", "--time-limit", "soon"), ("Expected --time-limit a time",), 2),
@@ -492,31 +539,6 @@ def test_what_a_replay_refuses(
 def test_what_a_snapshot_refuses(folder: Path, arguments: tuple[str, ...], part: str) -> None:
     write(folder / "p.csv", "job_id,elapsed_s,iteration\na,1,1\nb,1,1\n")
     refused(invoke("--plan", saved(pair(), folder), *arguments), part)
-
-
-def test_a_misspelt_column_of_a_progress_file_is_told(folder: Path) -> None:
-    text = "job_id,elapsed_s,iterations,moves_lastday\na,4000,200,1\nb,4000,200,1\n"
-    outcome = ok("--plan", saved(pair(), folder), "--progress", write(folder / "p.csv", text))
-    assert "column 'moves_lastday' of p.csv is not read. Did you mean 'moves_last_day'?" in (
-        words(outcome.err)
-    )
-
-
-def test_moves_of_the_day_from_a_progress_file_count(folder: Path) -> None:
-    text = "job_id,elapsed_s,iterations,moves_last_day\na,4000,200,1\nb,4000,200,0\n"
-    progress = write(folder / "p.csv", text)
-    document = answer(pair(), folder, "--progress", progress, "--max-moves-per-job-day", "1")
-    assert document["immovable"] == {"a": "moves-per-day"}
-    assert movers(document) == [["b"]]
-
-
-def test_remaining_time_from_a_progress_file_is_used(folder: Path) -> None:
-    text = "job_id,elapsed_s,iterations,remaining_s\na,4000,200,7200\nb,4000,200,36000\n"
-    progress = write(folder / "p.csv", text)
-    document = answer(pair(), folder, "--progress", progress, "--oracle", "remaining")
-    # until the first of the two groups would have ended by itself
-    assert document["proposals"][0]["lasting_h"] == pytest.approx(2.0)
-    assert document["net_gain_usd"] == pytest.approx(1.9 * PAIR_USD)
 
 
 def test_help_fits(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -125,11 +126,16 @@ def test_no_restart_seconds_are_seconds_too(folder: Path, made: list[Scripted]) 
         (("--freeze", "a", "--baselines", "solo"), ("repack with --freeze", "weave, solo")),
         (("--restart-seconds", "9"), ("--restart-seconds",)),
         (("--policy", "repack", "--repack-rule", "residul"), ("'residul'", "'residual'")),
-        (("--policy", "repack", "--oracle", "all"), ("none, remaining", "'all'")),
-        (("--policy", "repack", "--lasting-hours", "0"), ("lasting_h > 0",)),
+        (("--policy", "repack", "--oracle", "all"), ("--oracle in none, remaining", "'all'")),
+        (("--policy", "repack", "--lasting-hours", "0"), ("--lasting-hours > 0",)),
+        (("--policy", "repack", "--lasting-hours", "inf"), ("a finite number with --lasting",)),
+        (("--policy", "repack", "--review-hours", "0"), ("--review-hours > 0",)),
+        (("--policy", "repack", "--review-hours", "1e-9"), (">= 0.01 (36 s), got 1e-09",)),
         (("--policy", "repack", "--restart-seconds", "-1"), ("--restart-seconds >= 0", "-1.0")),
-        (("--policy", "repack", "--restart-seconds", "inf"), ("--restart-seconds >= 0",)),
-        (("--policy", "repack", "--overlap-seconds", "nan"), ("overlap_s >= 0",)),
+        (("--policy", "repack", "--restart-seconds", "inf"), ("finite", "--restart-seconds")),
+        (("--policy", "repack", "--overlap-seconds", "nan"), ("finite", "--overlap-seconds")),
+        (("--policy", "repack", "--overlap-seconds", "-1"), ("--overlap-seconds >= 0",)),
+        (("--policy", "repack", "--moves-per-job", "nan"), ("--moves-per-job >= 0",)),
         (("--policy", "repack", "--freeze", "b,d,c1"), ("--freeze", "'d'", "'c1' (did you")),
         (
             ("--policy", "repack", "--lasting-hours", "8", "--repack-rule", "residual"),
@@ -147,6 +153,13 @@ def test_what_is_refused(
     outcome = invoke("plan", "--trace", file_of(folder), *arguments)
     refused(dataclasses.replace(outcome, err=words(outcome.err)), *parts)
     assert made == []
+
+
+def test_help_tells_the_default_of_the_moves_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit that help claims and nobody keeps would be found in the bill."""
+    shown = words(ok("plan", "--help").out)
+    line = shown[shown.index("--moves-per-job") :].partition("--max-moves")[0]
+    assert f"[default: {RepackParams().moves_per_job:g}]" in line
 
 
 def test_a_baseline_is_enough(folder: Path, made: list[Scripted]) -> None:
@@ -232,7 +245,7 @@ def test_document(folder: Path, made: list[Scripted]) -> None:
     assert ratio == pytest.approx(1.0)  # 5 pair-hours against 1 + 2 + 1 + 1
     assert document["inputs"]["options"]["repack"] == {
         "rule": "residual", "oracle": "none", "lasting_h": None, "review_h": None,
-        "moves_per_job": None, "max_moves_per_job_day": None, "min_gain_usd": 0.0,
+        "moves_per_job": 2.0, "max_moves_per_job_day": None, "min_gain_usd": 0.0,
         "overlap_s": 0.0, "freeze": [], "max_scope": None, "scopes": 4,
         "restarts": {
             "measured": 3, "model_b": 0, "guessed": 0, "least_s": 360.0, "most_s": 360.0,
@@ -268,6 +281,48 @@ def test_moves_in_tables_and_sentences(
     assert "repack makes 1 move, 0.33 a job: 1 of 3 jobs moved, none more than 1 time." in text
     assert "Jobs are paused for 0.1 of 8.1 job-hours (1.23%)." in text
     assert "A moved job restarts for 360 s (jobs by source: column restart_s 3)" in text
+
+
+def test_every_baseline_is_in_the_sentence(folder: Path, made: list[Scripted]) -> None:
+    """Also those without a column: who moves jobs is held against who does not."""
+    shown = words(plan_of(file_of(folder), "--baselines", "weave,solo,colocated").out)
+    sentence = shown[shown.index("By work repack is") :].partition(". ")[0]
+    assert [name for name in ("weave", "solo", "colocated") if f"than {name}" in sentence] == [
+        "weave", "solo", "colocated",
+    ]  # fmt: skip
+
+
+def test_a_baseline_that_breaks_slos_is_said_to(folder: Path) -> None:
+    """random looks at DRAM only: three of a group take 60 s, where 1.2 x 40 are allowed."""
+    path = folder / "t.csv"
+    head = "job_id,arrival_s,duration_s,slo,rollout_s,train_s,rollout_state_gb,train_state_gb,"
+    rows = "".join(f"{name},0,7200,1.2,20,20,0,0,0,0,0\n" for name in "abcdefgh")
+    path.write_text(f"{head}rollout_switch_s,train_switch_s,sync_gb\n{rows}", encoding="utf-8")
+    shown = words(plan_of(path, "--baselines", "solo,random").out)
+    sentence = shown[shown.index("By work repack is") :].partition(". ")[0]
+    assert re.search(r"than random \(SLO met: \d", sentence)
+    assert "solo (" not in sentence
+
+
+def test_async_jobs_only_leave_nothing_to_move_or_to_save(folder: Path) -> None:
+    path = folder / "t.csv"
+    path.write_text(
+        "job_id,arrival_s,duration_s,slo,rollout_s,train_s,rollout_state_gb,train_state_gb,"
+        "rollout_switch_s,train_switch_s,sync_gb,mode\na,0,7200,1.2,45,45,0,0,0,0,0,async\n",
+        encoding="utf-8",
+    )
+    shown = words(plan_of(path).out)
+    assert "t.csv: 1 job over 2.0 h" in shown
+    assert "repack moves nobody: async jobs stay where they are." in shown
+    assert "No valid plan costs less: nothing runs but on dedicated nodes." in shown
+    assert "- x the least" not in shown
+
+
+def test_a_check_counts_the_pauses(folder: Path, made: list[Scripted]) -> None:
+    plan_of(file_of(folder), "--restart-seconds", "180", "--out", "o")
+    shown = words(ok("check", folder / "o" / "plan.json").out)
+    assert "3 jobs, " in shown
+    assert "group versions, 1 pause of 0.1 h in all, policy repack" in shown  # 180 s
 
 
 def test_long_names_of_gpus_do_not_cost_figures(folder: Path, made: list[Scripted]) -> None:

@@ -14,8 +14,10 @@ from command_line import PAIR_USD
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
 from instances.plan import Limits
+from models.bounds import VOLUME
 from planner.repack import Repack
-from planner.repack_dry_run import Move, ProposedChange, ordered
+from planner.repack_document import repack_notes
+from planner.repack_dry_run import Asker, Move, ProposedChange, ordered
 from planner.repack_params import RepackParams
 from planner.repack_report import repack_report, snapshot_plan_of
 from planner.replay import replay
@@ -44,6 +46,9 @@ def test_ctrl_c_in_the_search_keeps_what_was_found(
     report = repack_report(running_plan(plan), params=RepackParams(max_scope=2, scopes=2))
     assert calls == 2
     assert report.interrupted
+    assert report.ended_early
+    assert report.least.method == VOLUME  # no proof is begun once somebody wants to stop
+    assert "Ctrl-C came before the proof" in repack_notes(report)[-1]
     assert report.moves
     assert report.usd_per_hour_after < report.usd_per_hour_before
 
@@ -134,6 +139,44 @@ def test_the_dearest_comes_first_but_after_what_it_needs() -> None:
     found = ordered(steps)
     assert [change.gain_usd for change in found] == [15.0, 10.0, 30.0, 20.0]
     assert [change.needs for change in found] == [(), (), (2,), (2,)]
+
+
+def test_progress_ends_where_each_part_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar that stays short of its end looks as if something hung."""
+    seen: list[tuple[str, int, int]] = []
+    running = running_plan(apart(*(twin(name, 3.0) for name in "abcdef")))
+    params = RepackParams(max_scope=2, scopes=2)
+    report = repack_report(running, params=params, progress=lambda *step: seen.append(step))
+    assert report.moves
+    reviews = [step for step in seen if step[0] == "search"]
+    most = reviews[0][2]
+    assert most > 1  # two jobs at a time of six
+    assert reviews == [("search", done, most) for done in range(most + 1)]
+    assert seen[len(reviews) :] == [("least price", 0, 1), ("least price", 1, 1)]
+
+
+def test_the_search_for_the_nearest_change_has_its_progress() -> None:
+    """A restart of 360 s costs a tenth of an hour: 0.03 h pay after two doublings, not before."""
+    seen: list[tuple[str, int, int]] = []
+    report = repack_report(
+        running_plan(pair(10.0)),
+        params=RepackParams(lasting_h=0.03),
+        progress=lambda *step: seen.append(step),
+    )
+    assert not report.changes
+    assert report.nearest is not None
+    assert [step[1] for step in seen if step[0] == "nearest"] == [0, 1, 2]
+
+
+def test_nothing_is_looked_for_where_no_job_may_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        pytest.fail("the search for the nearest change began")
+
+    monkeypatch.setattr(Asker, "nearest", never)
+    report = repack_report(running_plan(pair()), params=RepackParams(freeze=frozenset("ab")))
+    assert report.usd_per_hour_before > (report.least.bound_usd_per_hour or 0.0)
+    assert set(report.immovable) == {"a", "b"}
+    assert report.nearest is None
 
 
 def test_no_time_no_search() -> None:
