@@ -33,6 +33,7 @@ from scipy.optimize import linear_sum_assignment
 
 from models.group_cost import Nodes
 from models.group_shape import REL_EPS, GroupShape, Pins, Schedule, lower_bound_s
+from models.options import Deadline
 from models.pair_orders import decide_orders
 from models.period import construct, tightened
 from models.pinnings import DRAM_SLACK, REL_SLACK, PoolLoads
@@ -189,6 +190,7 @@ class _Task(NamedTuple):
     stayers: tuple[int, ...]
     host: Host
     nodes: Nodes
+    deadline: Deadline
 
 
 def extended(
@@ -199,6 +201,8 @@ def extended(
     host: Host,
     nodes: Nodes,
     running: Sequence[bool],
+    *,
+    deadline: Deadline,
 ) -> Extension:
     """Return the members as one group on at most so many nodes, stayers on their pins.
 
@@ -211,9 +215,16 @@ def extended(
     nodes : (int, int)
         Most rollout and train nodes, kept ones included.
     running : sequence of bool
-        Per job of the snapshot, whether it runs: if so and no stayer, it is a mover.
+        Per job of the snapshot, whether it runs: if so and on other nodes than before, it is a
+        mover.
+    deadline : Deadline
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
     """
-    task = _Task(snapshot, tuple(members), tuple(stayers), host, nodes)
+    task = _Task(snapshot, tuple(members), tuple(stayers), host, nodes, deadline)
     jobs = snapshot.jobs
     vectors = rate_vectors(
         [jobs[j].deadline_s for j in members],
@@ -233,6 +244,11 @@ def extended(
     if best is None:
         return Extension(None, proved)
     _, shape, schedule = best
+    movers = [
+        j
+        for j, *pins in zip(task.members, shape.rollout_pins, shape.train_pins, strict=True)
+        if running[j] and not _kept(host, j, pins)
+    ]
     return Extension(
         NewGroup(
             host=host_index,
@@ -242,10 +258,18 @@ def extended(
             rates=shape.rates,
             period_s=schedule.period_s,
             starts_s=schedule.starts_s,
-            movers=tuple([j for j in task.members if running[j] and j not in task.stayers]),
+            movers=tuple(movers),
         ),
         False,
     )
+
+
+def _kept(host: Host, job: int, pins: Sequence[Pins]) -> bool:
+    """Return whether a job has these nodes in the host; one that was to move may find them."""
+    if job not in host.members:
+        return False
+    at = host.members.index(job)
+    return all(set(new) == set(old[at]) for new, old in zip(pins, host.pins, strict=True))
 
 
 def _constructed(
@@ -263,6 +287,7 @@ def _constructed(
     left: list[GroupShape] = []
     found = 0
     for a, b in pairs[:_PAIRS]:
+        task.deadline.check()
         shape = GroupShape.of(jobs, rollouts[a], trains[b], vector.rates)
         most = limit if best is None else best[1].period_s
         if least_bound_s(shape) > most * (1 + REL_EPS):
@@ -279,6 +304,7 @@ def _constructed(
     if best is not None:
         return best, False
     for shape in left:
+        task.deadline.check()
         decision = decide_orders(shape, limit, _BRANCHES)
         if decision.starts_s is not None:
             bound = lower_bound_s(shape)

@@ -28,9 +28,13 @@ Method
 
 When every chosen column stands, or no choice is worth less than the plan held, the plan is the
 best one within the candidates; *proved* if moreover every refutation was a proof. Candidates
-are all groups whose sharing graph is connected, and all parts of a host. So a group of several
-unconnected parts, of which at least two have stayers and one has movers, is not looked at; nor
-are sets of stayers of more than six jobs but the whole and those with one job less.
+are all groups whose sharing graph is connected, and parts of a host as they are (all of them for
+up to six members, else the whole and without one or two). So a group of several unconnected
+parts, of which at least two have stayers and one has movers or newcomers, is not looked at; nor
+are sets of stayers out of more than six of a host but the whole and those with one job less.
+
+A move that costs as much as keeping every host and each newcomer alone is in no better plan: such
+jobs are taken as ones that may not move.
 """
 
 from __future__ import annotations
@@ -53,9 +57,9 @@ from models.replan_columns import (
     FloatArray,
     HostArrays,
     IntArray,
-    host_columns,
+    first_columns,
 )
-from models.replan_sets import SetMemory, set_table
+from models.replan_sets import SetMemory, SetTable, few_sets, set_table
 from models.replan_types import Host, NewGroup, Replan
 from models.snapshot import Snapshot, solo_group
 
@@ -90,7 +94,11 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
 ) -> Replan:
     """Return the best plan of all jobs, moves priced; the best one found at a limit.
 
-    The worst answer is every host as it is and each newcomer alone.
+    The worst answer is every host as it is and each newcomer alone. Ctrl-C ends the search, and
+    the plan held is returned; before there is one, it is raised.
+
+    The same input has the same answer. What is known and remembered may change which of several
+    plans of the least value is found, and at a limit how good it is.
 
     Parameters
     ----------
@@ -111,7 +119,8 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
         Of HiGHS and CP-SAT.
     node_limit : int, optional
         Effort of each choice beyond its first LP and a quick improvement: nodes of its search, a
-        later run of the LP counted as 150. Left out: until proved.
+        later run of the LP counted as 150. The table of sets is limited too, where it is slow to
+        make, by taking smaller groups only: no bound is known then. Left out: until proved.
     deadline : Deadline
 
     Raises
@@ -120,10 +129,11 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
         When a number is out of its range, or hosts are not disjoint sets of jobs.
     """
     _require(snapshot, hosts, lasting_h, move_usd, may_move, most_moves)
-    # a little later: groups chosen when the time is over are decided all the same
-    later = deadline.later(_GRACE_S)
     cost = RememberingCost(
-        snapshot, KnownGroups() if known is None else known, seed=seed, deadline=later
+        snapshot,
+        KnownGroups() if known is None else known,
+        seed=seed,
+        deadline=deadline.later(_GRACE_S),
     )
     search = _Search(
         snapshot,
@@ -183,7 +193,10 @@ def _require(
 
 
 class _Search:
-    """One re-planning: the plan held, columns, and what they were found to be."""
+    """One re-planning: the plan held, columns, and what they were found to be.
+
+    ``running``, ``may_move`` and ``credit`` are those of :class:`HostArrays` as lists.
+    """
 
     def __init__(  # noqa: PLR0913 - as of replan
         self,
@@ -200,18 +213,21 @@ class _Search:
         node_limit: int | None,
     ) -> None:
         self.snapshot, self.hosts, self.lasting_h = snapshot, tuple(hosts), lasting_h
-        self.cost, self.deadline = cost, deadline
+        # groups already chosen are decided all the same when the time is over
+        self.cost, self.deadline, self.later = cost, deadline, deadline.later(_GRACE_S)
         self.seed, self.node_limit, self.most_moves = seed, node_limit, most_moves
-        self.arrays = HostArrays(snapshot, hosts, move_usd, may_move)
-        self.running: list[bool] = self.arrays.running.tolist()
-        self.may_move: list[bool] = (~self.arrays.fixed[:-1]).tolist()
-        self.credit: list[float] = self.arrays.credit.tolist()
-        newcomers = [j for j, runs in enumerate(self.running) if not runs]
+        home = {j for host in hosts for j in host.members}
+        self.running = [j in home for j in range(len(snapshot))]
+        newcomers = [j for j in range(len(snapshot)) if j not in home]
         alone = [fresh_group(solo_group(snapshot, j), self.running) for j in newcomers]
         self.groups = (*[kept(h, host) for h, host in enumerate(hosts)], *alone)
         self.value = self._value(self.groups)
+        # a move as dear as this plan is in no better one; nor does its price set the unit then
+        self.arrays = HostArrays(snapshot, hosts, move_usd, may_move & (move_usd < self.value))
+        self.may_move: list[bool] = (~self.arrays.fixed[:-1]).tolist()
+        self.credit: list[float] = self.arrays.credit.tolist()
         self.proved = False
-        self.exact = True  # whether every refutation so far was a proof
+        self.exact = True  # whether all sets are there, and every refutation so far was a proof
         self.bound: float | None = None
         self.counts = dict.fromkeys(("sets", "columns", "left", "rounds", "refuted", "nodes"), 0)
         self._found: dict[_Key, NewGroup | None] = {}
@@ -262,12 +278,17 @@ class _Search:
             self.proved = True
             return
         options = SolveOptions(max_groups=_MOST_SETS, seed=self.seed)
-        table = set_table(self.snapshot, self.cost, options, self.deadline, memory)
+        given = self.snapshot, self.cost, options, self.deadline, memory
+        limited = self.snapshot
+        if self.node_limit is None:
+            table = set_table(*given)
+        else:
+            table, limited = few_sets(*given)
+        self.exact = limited is self.snapshot
         self.counts["sets"] = len(table)
         if memory is not None:
-            memory.put(self.snapshot, table)
-        first = host_columns(self.hosts, self.arrays)
-        alone = np.flatnonzero((table.members >= 0).sum(axis=1) == 1)
+            memory.put(limited, table)
+        first = first_columns(self.snapshot, self.hosts, self.arrays)
         node_usd = self.lasting_h * np.array(
             [self.snapshot.usd_per_hour(1, 0), self.snapshot.usd_per_hour(0, 1)]
         )
@@ -280,7 +301,6 @@ class _Search:
             table,
             self.arrays,
             first,
-            alone,
             pi_usd=pi_usd,
             node_usd=node_usd,
             most_moves=self.most_moves,
@@ -289,11 +309,17 @@ class _Search:
         )
         try:
             self._rounds()
-        finally:
-            self.counts["columns"] = len(self.choice.columns)
-            self.counts["nodes"] = self.choice.nodes
-            if memory is not None:
-                memory.put(self.snapshot, table, self.choice.pi_usd)
+        except (OutOfTimeError, StoppedError):
+            self._remember(memory, table, limited)
+            raise
+        # not after Ctrl-C, which may come half way through a refutation
+        self._remember(memory, table, limited)
+
+    def _remember(self, memory: SetMemory | None, table: SetTable, limited: Snapshot) -> None:
+        self.counts["columns"] = len(self.choice.columns)
+        self.counts["nodes"] = self.choice.nodes
+        if memory is not None:
+            memory.put(limited, table, self.choice.pi_usd)
 
     def _guess(self, node_usd: FloatArray) -> FloatArray:
         """Return what jobs may cost, $: their share of the time of a node, and a third more."""
@@ -391,8 +417,9 @@ class _Search:
                 found = remaining(self.snapshot, h, host, members)
             else:
                 found, proved = extended(
-                    self.snapshot, members, stayers, h, host, nodes, self.running
-                )
+                    self.snapshot, members, stayers, h, host, nodes, self.running,
+                    deadline=self.later,
+                )  # fmt: skip
             if found is not None:
                 self._found[key] = found
                 return found

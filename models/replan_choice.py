@@ -11,7 +11,8 @@ Sets, parameters and columns: :mod:`models.replan_columns`. Variables ``z_g in {
 
 Covering loses nothing. A job covered twice is dropped from a column where it does not stay (it
 stays in one at most, hosts being used once): by heredity the column is a group without it, its
-nodes are no more, and a job that moves costs its credit once, whatever covers it.
+nodes are no more, and a job that moves costs its credit once, whatever covers it. So where all
+sets and all parts of hosts are columns, a best choice covers every job once.
 
 Method (:meth:`Choice.best`). The LP is solved over a part of the columns, the rest priced
 (:meth:`Choice._solve`). A choice better than the plan held uses only columns whose reduced cost is
@@ -46,6 +47,7 @@ from models.replan_columns import (
     HostArrays,
     IntArray,
     Rows,
+    all_parts,
     column_costs,
     expand,
 )
@@ -112,8 +114,7 @@ class Choice:
     Parameters
     ----------
     first : Columns
-    alone : (a,) int64
-        Rows of the table that are columns from the start: with ``first`` they cover all jobs.
+        In the LP from the start: the hosts as they are, in order; each newcomer alone; others.
     pi_usd : (n,) float64
         What each job may cost, $: columns that look cheap then are in the LP from the start.
     node_usd : (2,) float64
@@ -128,12 +129,11 @@ class Choice:
         False where refuted.
     """
 
-    def __init__(  # noqa: PLR0913 - a column source, its prices and its limits
+    def __init__(
         self,
         table: SetTable,
         arrays: HostArrays,
         first: Columns,
-        alone: IntArray,
         *,
         pi_usd: FloatArray,
         node_usd: FloatArray,
@@ -164,15 +164,15 @@ class Choice:
         members = np.where(table.members < 0, self.n, table.members)
         self._rows = Rows(members, table.nodes, arrays, self.credit)
         self._waiting: BoolArray = table.alive.copy()
-        bare = self.expand(alone)
-        bare = bare[~arrays.running[self.columns.members[bare, 0]]]
-        self._kept_columns = np.concatenate((np.arange(self.n_hosts), bare))
+        #: whether a best choice covers every job once
+        self._once = table.subsets and all_parts(arrays)
+        self._kept_columns = np.arange(self.n_hosts + self.n - arrays.running.sum())
         self._current = self._kept_columns
         self._seed = seed
         self._set_duals(pi_usd)
         self._expanded(INFINITY, _FIRST_ROWS)
         self._model = HighsModel(seed=seed, options={"presolve": "off"})
-        self._start(len(first) + len(alone))
+        self._start(len(first))
 
     # --- columns ----------------------------------------------------------------------------
 
@@ -289,6 +289,8 @@ class Choice:
             self.deadline.check()
             ended = self._model.run(self.deadline.remaining_s())
             self.lps += 1
+            if self._model.interrupted:  # though it may have ended before it was asked to
+                raise StoppedError(Ending.INTERRUPT)
             if ended is not Ended.OPTIMAL:
                 raise StoppedError(Ending(ended.value), self._model.status)
             duals = self._model.duals()
@@ -462,7 +464,7 @@ class Choice:
         near = near[open_jobs[self.covers[near]].all(axis=1)]
         if not len(near):
             return None
-        state = SearchState.start(self.n, self.n_hosts, slack)
+        state = SearchState.start(self.n, self.n_hosts, len(near), slack)
         state.times[: self.n] = ~open_jobs[: self.n]
         state.numbers[1] = state.times.sum()
         state.total[0], state.value[0] = spent, self.value[fixed].sum()
@@ -475,7 +477,10 @@ class Choice:
         return np.concatenate((fixed, near[state.chosen[: state.found]]))
 
     def _dive(self) -> None:
-        """Fix the largest fractional column, solve again, until the choice is whole; hold it."""
+        """Fix the largest fractional column, solve again, until the choice is whole; hold it.
+
+        Columns fixed may leave too few stayers: that is the end too.
+        """
         fixed: list[int] = []
         try:
             while self._solve() < self._held:
@@ -487,8 +492,11 @@ class Choice:
                         self._keep(self._in_model[columns > 0.5])
                     return
                 at = _ARTIFICIAL + int(np.argmax(fractional))
-                self._model.column_bounds(np.array([at]), np.ones(1), np.ones(1))
                 fixed.append(at)
+                self._model.column_bounds(np.array([at]), np.ones(1), np.ones(1))
+        except StoppedError as stop:
+            if stop.ending is not Ending.INFEASIBLE:
+                raise
         finally:
             if fixed:
                 at_all = np.array(fixed)
@@ -513,7 +521,7 @@ class Choice:
             self.reduced = self._reduced()
             left = np.flatnonzero(self.alive & (self.reduced < slack))
             self.left = max(self.left, len(left))
-            state = SearchState.start(self.n, self.n_hosts, slack)
+            state = SearchState.start(self.n, self.n_hosts, len(left), slack)
             finished = self._run(part, left, state, most)
             if state.found:
                 self._keep(left[state.chosen[: state.found]])
@@ -528,6 +536,12 @@ class Choice:
         covers, n, reduced = self.covers[left], self.n, self.reduced[left]
         row, slot = np.nonzero(covers < n)
         job = covers[row, slot]
+        pi = self._pi
+        if self._once:
+            pi = np.append(np.full(n, np.inf), 0.0)
+        else:
+            added = np.flatnonzero(self.value[left] < 0)
+            row, job = np.append(row, added), np.append(job, np.full(len(added), n))
         host = self.columns.host[left]
         data = SearchData(
             members=covers,
@@ -535,9 +549,9 @@ class Choice:
             counts=np.column_stack((self.columns.nodes[left], self.stays[left].astype(np.int64))),
             values=self.value[left],
             reduced=reduced,
-            first=np.searchsorted(np.sort(job), np.arange(n + 1)),
+            first=np.searchsorted(np.sort(job), np.arange(n + 2)),
             entries=row[np.lexsort((reduced[row], job))],
-            pi=self._pi,
+            pi=pi,
             least=np.array([*part.least, self.stayers or 0.0]),
             most=np.array([*part.most, INFINITY]),
             lp_value=self.lp_value,

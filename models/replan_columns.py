@@ -2,7 +2,8 @@
 
 Sets and parameters
 -------------------
-jobs ``j`` with a *credit* ``m_j``, $: what its move would cost, 0 for a newcomer; running groups
+jobs ``j`` with a *credit* ``m_j``, $: what its move would cost, 0 for a newcomer and for a job
+that may not move (it costs the same in every plan, whatever its price); running groups
 (hosts) ``h``; sets ``S`` of jobs on node counts ``n_S`` (:mod:`models.replan_sets`); ``c^P`` $/h of
 a node, ``L`` hours. A *column* ``g = (S, h, K, n)``: the jobs ``S`` as one group, of which the
 stayers ``K``, all members of ``h``, keep their pins; ``h`` is none when ``K`` is empty. With
@@ -16,10 +17,10 @@ nothing more in a second column: a superset is never dearer than its subsets, an
 stand for theirs.
 
 Columns of one set and host: ``K = S & h`` whole; and where these pin more nodes than ``n_S``, the
-smaller ``K`` with fewer nodes (all of them for up to ``MOST_STAYERS`` jobs in common, else those
-with one job less). Others are dominated: as many nodes, less credit. *Host columns* are parts of
-a host as they are, ``S = K``: all of them for up to ``_MOST_PARTS`` members, else without one or
-two of them. They need no proof: the running schedule is one.
+smaller ``K`` with fewer nodes (all of them where ``S & h`` has up to ``MOST_STAYERS`` jobs, else
+those with one job less). Others are dominated: as many nodes, less credit. *Host columns* are
+parts of a host as they are, ``S = K``: all of them for up to ``_MOST_PARTS`` members, else the
+whole and those without one or two members. They need no proof: the running schedule is one.
 
 A job that may not move counts as covered where it stays only.
 
@@ -51,9 +52,10 @@ __all__ = [
     "Columns",
     "HostArrays",
     "Rows",
+    "all_parts",
     "column_costs",
     "expand",
-    "host_columns",
+    "first_columns",
     "row_bounds",
 ]
 
@@ -61,8 +63,8 @@ __all__ = [
 MOST_STAYERS: Final = 6
 #: Most members of a host for which all its parts are columns.
 _MOST_PARTS: Final = 6
-#: Most nodes of a host told apart: those with the same jobs count as one.
-_MOST_KINDS: Final = 62
+#: Bits of a word.
+_BITS: Final = 62
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -77,7 +79,7 @@ class HostArrays:
     home : (n + 1,) int64
         Host of each job, -1 for newcomers.
     credit : (n + 1,) float64
-        Move of each job, $; 0 for newcomers.
+        Move of each job, $; 0 for newcomers and jobs that may not move.
     fixed : (n + 1,) bool
         Running jobs that may not move.
     """
@@ -91,29 +93,30 @@ class HostArrays:
         for h, host in enumerate(hosts):
             self.home[list(host.members)] = h
         self.running: BoolArray = self.home[:n] >= 0
-        self.credit: FloatArray = np.append(np.where(self.running, move_usd, 0.0), 0.0)
         self.fixed: BoolArray = np.append(self.running & ~may_move, False)
-        self._bits = np.zeros((2, n + 1), dtype=np.int64)
-        self._weights: list[IntArray] = []
-        for pool in (0, 1):
+        moves = self.running & may_move
+        self.credit: FloatArray = np.append(np.where(moves, move_usd, 0.0), 0.0)
+        # per pool and word: nodes of each job, a bit each; how many nodes a bit stands for
+        self._words: tuple[list[tuple[IntArray, IntArray]], ...] = ([], [])
+        for pool, words in enumerate(self._words):
             kinds = [_kinds(host, pool) for host in hosts]
-            weights = np.zeros((len(hosts), max(map(len, kinds), default=0)), dtype=np.int64)
-            for h, by_jobs in enumerate(kinds):
-                for bit, (jobs, count) in enumerate(by_jobs):
-                    self._bits[pool, list(jobs)] |= 1 << bit
-                    weights[h, bit] = count
-            self._weights.append(weights)
+            for first in range(0, max(map(len, kinds), default=0), _BITS):
+                bits = np.zeros(n + 1, dtype=np.int64)
+                weights = np.zeros((len(hosts), _BITS), dtype=np.int64)
+                for h, by_jobs in enumerate(kinds):
+                    for bit, (jobs, count) in enumerate(by_jobs[first : first + _BITS]):
+                        bits[list(jobs)] |= 1 << bit
+                        weights[h, bit] = count
+                words.append((bits, weights[:, weights.any(axis=0)]))
 
     def pinned(self, host: IntArray, stayers: IntArray, keep: BoolArray) -> IntArray:
         """Return the nodes that the kept ones of these jobs are pinned to, ``(m, 2)``."""
         out = np.zeros((len(host), 2), dtype=np.int64)
-        for pool in (0, 1):
-            bits = np.bitwise_or.reduce(
-                np.where(keep, self._bits[pool][stayers], 0), axis=1, initial=0
-            )
-            weights = self._weights[pool]
-            for bit in range(weights.shape[1]):
-                out[:, pool] += weights[host, bit] * (bits >> bit & 1)
+        for pool, words in enumerate(self._words):
+            for bits_of, weights in words:
+                bits = np.bitwise_or.reduce(np.where(keep, bits_of[stayers], 0), axis=1, initial=0)
+                for bit in range(weights.shape[1]):
+                    out[:, pool] += weights[host, bit] * (bits >> bit & 1)
         return out
 
 
@@ -126,7 +129,7 @@ def _kinds(host: Host, pool: int) -> list[tuple[tuple[int, ...], int]]:
     count: dict[tuple[int, ...], int] = {}
     for jobs in jobs_of.values():
         count[tuple(jobs)] = count.get(tuple(jobs), 0) + 1
-    return sorted(count.items())[:_MOST_KINDS]
+    return sorted(count.items())
 
 
 class Columns:
@@ -306,37 +309,43 @@ def expand(members: IntArray, nodes: IntArray, hosts: HostArrays, *, subsets: bo
 def _fewer(common: BoolArray) -> list[tuple[BoolArray, IntArray]]:
     """Return proper parts of each row's stayers, never none, and of which rows they are."""
     out: list[tuple[BoolArray, IntArray]] = []
-    if not len(common):
-        return out
-    size = common.sum(axis=1)
-    slots = np.flatnonzero(common.any(axis=0))
-    choices: list[tuple[int, ...]] = [(int(slot),) for slot in slots]
-    if len(slots) <= MOST_STAYERS:
-        choices = [
-            left for count in range(1, len(slots)) for left in combinations(slots.tolist(), count)
-        ]
-    for left in choices:
-        of = np.flatnonzero(common[:, left].all(axis=1) & (size > len(left)))
-        if len(of):
-            keep = common[of].copy()
-            keep[:, left] = False
-            out.append((keep, of))
+    size_of = common.sum(axis=1)
+    for size in np.unique(size_of).tolist():
+        of = np.flatnonzero(size_of == size)
+        slots = np.nonzero(common[of])[1].reshape(-1, size)
+        most = size if size <= MOST_STAYERS else 2
+        for count in range(1, most):
+            for left in combinations(range(size), count):
+                keep = common[of]
+                np.put_along_axis(keep, slots[:, left], False, axis=1)
+                out.append((keep, of))
     return out
 
 
-def host_columns(hosts: Sequence[Host], arrays: HostArrays) -> Columns:
-    """Return the parts of each host as they are, the whole ones first, in order of hosts."""
+def all_parts(arrays: HostArrays) -> bool:
+    """Return whether all parts of every host are columns."""
+    return int(np.bincount(arrays.home[arrays.home >= 0], minlength=1).max()) <= _MOST_PARTS
+
+
+def first_columns(snapshot: Snapshot, hosts: Sequence[Host], arrays: HostArrays) -> Columns:
+    """Return the hosts as they are, in order, each newcomer alone, and parts of the hosts."""
     whole = [(h, host.members) for h, host in enumerate(hosts)]
+    alone = [(-1, (int(j),)) for j in np.flatnonzero(~arrays.running)]
     parts: list[tuple[int, tuple[int, ...]]] = []
     for h, host in enumerate(hosts):
         size = len(host.members)
         sizes = range(1, size) if size <= _MOST_PARTS else range(size - 2, size)
         parts += [(h, part) for count in sizes for part in combinations(host.members, count)]
-    rows = whole + parts
+    rows = whole + alone + parts
     width = max((len(members) for _, members in rows), default=1)
     members = np.full((len(rows), width), arrays.n, dtype=np.int64)
     for at, (_, jobs) in enumerate(rows):
         members[at, : len(jobs)] = jobs
     host_of = np.array([h for h, _ in rows], dtype=np.int64)
-    keep = members < arrays.n
-    return Columns(members, keep, arrays.pinned(host_of, members, keep), host_of)
+    keep = (members < arrays.n) & (host_of >= 0)[:, None]
+    nodes = np.zeros((len(rows), 2), dtype=np.int64)
+    kept, new = host_of >= 0, members[host_of < 0, 0]
+    nodes[kept] = arrays.pinned(host_of[kept], members[kept], keep[kept])
+    jobs_nodes = np.stack((snapshot.table.rollout_nodes, snapshot.table.train_nodes), axis=1)
+    nodes[~kept] = jobs_nodes[new]
+    return Columns(members, keep, nodes, host_of)

@@ -10,6 +10,9 @@ source of rates decides: with moves priced few sets are ever chosen.
 
 Sets come with all their subsets, except the maximal ones, which stand for theirs.
 
+Where effort is limited and sets grown one job at a time are too many, those of smaller groups are
+taken instead (:func:`few_sets`): good candidates, but no longer all.
+
 Snapshots of one replay differ by a job, so :class:`SetMemory` keeps the sets of the last one:
 those with a job that left go, those with a new job are grown. Every connected group with the
 new job is reached from that job alone: a connected graph has at least two vertices that can
@@ -19,6 +22,7 @@ leave it connected, so some other member can.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -35,10 +39,14 @@ from models.rate_sets import RateSetPool
 from models.single_node_sets import SetPool
 from models.snapshot import Snapshot
 
-__all__ = ["SetMemory", "SetTable", "set_table"]
+__all__ = ["SetMemory", "SetTable", "few_sets", "set_table"]
 
 #: Seconds are looked at once per so many sets.
 _STRIDE: Final = 64
+#: Sets grown one job at a time, some 100 microseconds each, where effort is limited.
+_FEW_SETS: Final = 10_000
+#: Jobs of a group, where there are more sets than that.
+_SMALLER: Final = (5, 4, 3, 2)
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -206,8 +214,15 @@ def set_table(
     options: SolveOptions,
     deadline: Deadline,
     memory: SetMemory | None = None,
+    *,
+    few: bool = False,
 ) -> SetTable:
     """Return the candidate sets of a snapshot.
+
+    Parameters
+    ----------
+    few : bool
+        Refuse more than ``_FEW_SETS`` that are grown one job at a time.
 
     Raises
     ------
@@ -232,8 +247,40 @@ def set_table(
         members, nodes = MaximalSets(snapshot, options, deadline).arrays()
         subsets = False
     else:
+        if few:
+            options = replace(options, max_groups=min(options.max_groups, _FEW_SETS))
         members, nodes = _by_loads(snapshot, cost, options, deadline, memory)
     return SetTable(members, nodes, widths, snapshot.limits, subsets=subsets)
+
+
+def few_sets(
+    snapshot: Snapshot,
+    cost: GroupCost,
+    options: SolveOptions,
+    deadline: Deadline,
+    memory: SetMemory | None = None,
+) -> tuple[SetTable, Snapshot]:
+    """Return the sets of a snapshot, of smaller groups where they are too many, and its limits.
+
+    The latter are those of the snapshot returned: of the one given, if the sets are all there are.
+
+    Raises
+    ------
+    OutOfTimeError
+        When the deadline passes.
+    UnsupportedError
+        When even the pairs are too many.
+    """
+    sizes = [size for size in _SMALLER if size < (snapshot.limits.max_group_size or len(snapshot))]
+    limited = snapshot
+    while True:
+        try:
+            return set_table(limited, cost, options, deadline, memory, few=True), limited
+        except UnsupportedError:
+            if not sizes:
+                raise
+            limits = replace(snapshot.limits, max_group_size=sizes.pop(0))
+            limited = replace(snapshot, limits=limits)
 
 
 def _by_loads(
@@ -259,14 +306,16 @@ def _by_loads(
     for job in np.flatnonzero(~known).tolist():
         allowed |= 1 << job
         level: list[tuple[int, ...]] = [(job,)]
-        for _ in range(size):
+        for count in range(1, size + 1):
             level = _admitted(level, cost, deadline, rows, counts)
             if len(rows) > options.max_groups:
                 raise UnsupportedError(
                     f"Expected at most {options.max_groups:,} candidate groups, got more among "
                     f"{n} jobs."
                 )
-            level = _extensions(level, together, allowed)
+            if not level or count == size:
+                break
+            level = _extensions(level, together, allowed, deadline)
     width = max(map(len, rows), default=1)
     out = np.full((len(rows), width), -1, dtype=np.int64)
     for at, row in enumerate(rows):
@@ -295,11 +344,13 @@ def _admitted(
 
 
 def _extensions(
-    level: Sequence[tuple[int, ...]], together: Sequence[int], allowed: int
+    level: Sequence[tuple[int, ...]], together: Sequence[int], allowed: int, deadline: Deadline
 ) -> list[tuple[int, ...]]:
     """Return each set of one more job whose pairs are all admitted, once."""
     out: dict[tuple[int, ...], None] = {}
-    for members in level:
+    for number, members in enumerate(level):
+        if number % _STRIDE == 0:
+            deadline.check()
         more = allowed
         for i in members:
             more &= together[i]

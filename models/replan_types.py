@@ -97,7 +97,8 @@ class Replan:
         Price of its nodes for the time it lasts, and of its moves, $.
     moves : int
     ending : Ending
-        Why the search stopped; ``NODES`` also when a refutation was no proof.
+        Why the search stopped; ``NODES`` also when a refutation was no proof, or sets were left
+        out.
     proved : bool
         Whether no plan within the candidates is better (module :mod:`models.replan`).
     bound_usd : float or None

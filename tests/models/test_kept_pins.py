@@ -15,7 +15,7 @@ from models.kept_pins import extended, kept, relabelled, remaining
 from models.replan import Host, NewGroup, Replan
 from models.snapshot import PlacedGroup, Snapshot, solo_group
 from oracles.least_replan import Replanning, Running
-from replan_cases import host_of, problems, random_case
+from replan_cases import host_of, never, problems, random_case
 from small_snapshots import BRIDGE, PRECEDENCE, jobs_of, snapshot_of
 
 
@@ -66,7 +66,7 @@ def test_extension_finds_what_enumeration_finds(seed: int) -> None:
     )
     most = GroupCost(snapshot).most_nodes(members)
     for nodes in product(range(1, most[0] + 1), range(1, most[1] + 1)):
-        found = extended(snapshot, members, host.members, 0, host, nodes, running)
+        found = extended(snapshot, members, host.members, 0, host, nodes, running, deadline=never())
         # exactly so many nodes: what fits fewer fits these, while any job shares one
         below = product(range(1, nodes[0] + 1), range(1, nodes[1] + 1))
         possible = any(
@@ -84,20 +84,25 @@ def test_a_mover_takes_a_new_node_where_the_old_one_is_full() -> None:
     """Job 1 shares a train node with job 2 only, and no rollout node with job 0 (BRIDGE)."""
     snapshot = snapshot_of(BRIDGE)
     host = host_of(solo_group(snapshot, 0), first=4)
-    found = extended(snapshot, (0, 1, 2), (0,), 0, host, (2, 2), [True] * 3)
+    found = extended(snapshot, (0, 1, 2), (0,), 0, host, (2, 2), [True] * 3, deadline=never())
     assert found.group is not None
     assert found.group.rollout_pins[0] == (4,)
     assert {node for pins in found.group.rollout_pins for node in pins} == {4, 50}
-    assert not extended(snapshot, (0, 1, 2), (0,), 0, host, (1, 2), [True] * 3).group
+    assert not extended(
+        snapshot, (0, 1, 2), (0,), 0, host, (1, 2), [True] * 3, deadline=never()
+    ).group
 
 
 def test_loads_do_not_prove_an_extension() -> None:
     """Loads admit one node of each kind, no schedule does (PRECEDENCE): refuted by search."""
     snapshot = snapshot_of(PRECEDENCE)
     host = host_of(solo_group(snapshot, 0))
-    found = extended(snapshot, (0, 1, 2), (0,), 0, host, (1, 1), [True] * 3)
+    found = extended(snapshot, (0, 1, 2), (0,), 0, host, (1, 1), [True] * 3, deadline=never())
     assert (found.group, found.proved) == (None, True)
-    assert extended(snapshot, (0, 1, 2), (0,), 0, host, (2, 1), [True] * 3).group is not None
+    assert (
+        extended(snapshot, (0, 1, 2), (0,), 0, host, (2, 1), [True] * 3, deadline=never()).group
+        is not None
+    )
 
 
 def test_rates_are_chosen_with_the_pins() -> None:
@@ -105,11 +110,13 @@ def test_rates_are_chosen_with_the_pins() -> None:
     jobs = jobs_of((1, 2), (1, 2), slo=(1.5, 1.5))
     host = host_of(solo_group(snapshot_of(jobs), 1), first=3)
     twice = Snapshot.of(jobs, limits=Limits(max_rate=2))
-    found = extended(twice, (0, 1), (1,), 0, host, (1, 1), [False, True])
+    found = extended(twice, (0, 1), (1,), 0, host, (1, 1), [False, True], deadline=never())
     assert found.group is not None
     assert found.group.rates == (2, 1)
     assert valid(twice, [host], found.group)
-    once = extended(snapshot_of(jobs), (0, 1), (1,), 0, host, (1, 1), [False, True])
+    once = extended(
+        snapshot_of(jobs), (0, 1), (1,), 0, host, (1, 1), [False, True], deadline=never()
+    )
     assert (once.group, once.proved) == (None, True)
 
 

@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
+from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from instances.generate import production
 from instances.plan import Limits
 from models import set_partition
 from models.covering_lp import Ending
+from models.group_cost import GroupCost
 from models.known_groups import KnownGroups
 from models.options import Deadline, SolveOptions
 from models.replan import Host, SetMemory, replan
@@ -238,7 +241,13 @@ def running(
 
 @pytest.fixture(scope="module")
 def fragmented() -> tuple[Snapshot, list[Host]]:
-    return running(18, 3)
+    return running(18, 9)
+
+
+@pytest.fixture(scope="module")
+def refuted() -> Case:
+    """Several columns chosen turn out to be no groups, before the choice stands."""
+    return case_of(*running(24, 0), lasting_h=8.0)
 
 
 def test_nothing_moves_when_nothing_lasts(fragmented: tuple[Snapshot, list[Host]]) -> None:
@@ -316,6 +325,84 @@ def test_maximal_sets_stand_for_their_subsets() -> None:
     assert values[0] == pytest.approx(values[1])
 
 
+def one_node_each(jobs: Sequence[Any]) -> Snapshot:
+    """No limit of size, one node of each kind: the sets are maximal ones."""
+    return Snapshot.of(jobs, limits=Limits(max_rollout_nodes=1, max_train_nodes=1))
+
+
+@pytest.mark.parametrize("node_limit", [0, None])
+def test_newcomers_alone_are_no_maximal_set(node_limit: int | None) -> None:
+    """All jobs are new and none of them alone is a set of the table."""
+    snapshot = one_node_each(list(production(n_jobs=14, seed=0, concurrent=True)))
+    case = case_of(snapshot, [])
+    found = replanned(case, node_limit=node_limit)
+    best = set_partition.solve(snapshot, SolveOptions()).usd_per_hour
+    assert best is not None
+    assert best - 1e-6 <= found.value_usd < case.kept_usd()
+    if node_limit is None:
+        assert found.proved
+        assert found.value_usd == pytest.approx(best)
+
+
+def test_a_host_is_kept_beside_sets_that_cover_its_jobs() -> None:
+    """Only (0, 1), (0, 2), (1, 3) and (4, 5) fit one node, by two kinds of state; 0 and 1 run so.
+
+    2 and 3 have one maximal set each, which cover 0 and 1 as well. One of the two stays in its
+    set, the other's move is 60: more than the pair of nodes that (0, 1) beside them costs. So
+    four pairs of nodes, and 4 or 5 moves to the other.
+    """
+    jobs = jobs_of(
+        (1, 1, 1, 1, 20, 20),
+        (1, 1, 1, 1, 20, 20),
+        slo=(2.5,) * 4 + (1.5,) * 2,
+        rollout_state_gb=(400, 800, 1400, 400, 400, 400),
+        train_state_gb=(800, 400, 800, 1400, 400, 400),
+    )
+    snapshot = one_node_each(jobs)
+    together = GroupCost(snapshot).decide((0, 1), (1, 1))
+    assert together is not None
+    hosts = [host_of(together), *alone(snapshot, 4, 5)]
+    found = replanned(case_of(snapshot, hosts, move_usd=(60, 60, 1, 1, 1, 1)))
+    assert found.proved
+    assert found.value_usd == pytest.approx(4 * PAIR_USD + 1)
+
+
+def spread() -> Host:
+    """Jobs 0 to 2 on rollout node 7, 3 on node 8, each 2 s of 8 s."""
+    return Host(
+        members=(0, 1, 2, 3),
+        rollout_pins=((7,), (7,), (7,), (8,)),
+        train_pins=((3,),) * 4,
+        rates=(1,) * 4,
+        period_s=8.0,
+        starts_s=(((0.0, 2.0),), ((2.0, 4.0),), ((4.0, 6.0),), ((6.0, 8.0),)),
+        fresh_rollout=20,
+        fresh_train=20,
+    )
+
+
+@pytest.mark.parametrize("node_limit", [0, None])
+def test_two_moves_of_the_three_needed_are_none(node_limit: int | None) -> None:
+    """Job 3 may not move; a node is saved by three moves, two thirds of which are allowed.
+
+    So the LP takes two thirds of the column, and fixing it to 1 is infeasible.
+    """
+    snapshot = snapshot_of(jobs_of((2,) * 4, (2,) * 4, deadline_s=8))
+    case = case_of(snapshot, [spread()], move_usd=1.0, fixed=(3,), most_moves=2)
+    found = replanned(case, node_limit=node_limit)
+    assert found.ending is (Ending.OPTIMAL if node_limit is None else Ending.NODES)
+    assert found.value_usd == pytest.approx(2 * 14.80 + 42.24)
+    assert replanned(replace(case, most_moves=3)).value_usd == pytest.approx(PAIR_USD + 3)
+
+
+def test_a_price_beyond_all_others_is_a_job_that_may_not_move() -> None:
+    """The price of job 0, 10^12 $, does not hide what the others save."""
+    snapshot = three()
+    found = replanned(case_of(snapshot, alone(snapshot, 0, 1, 2), move_usd=(1e12, 5, 5)))
+    assert found.proved
+    assert found.value_usd == pytest.approx(PAIR_USD + 10)
+
+
 # --- limits and faults ------------------------------------------------------------------------
 
 
@@ -364,6 +451,21 @@ def test_no_nodes_of_search_still_hold_a_plan(fragmented: tuple[Snapshot, list[H
     assert found.bound_usd <= best.value_usd + 1e-3
 
 
+def test_sets_left_out_are_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With effort limited and too many sets, groups of two only: valid, unproved, no bound."""
+    snapshot, hosts = running(9, 5, gangs=True, size=0)
+    case = case_of(snapshot, hosts, lasting_h=8.0)
+    monkeypatch.setattr("models.replan_sets._SMALLER", (2,))
+    monkeypatch.setattr("models.replan_sets._FEW_SETS", 15)
+    memory = SetMemory()
+    for _ in range(2):
+        found = replanned(case, node_limit=3000, memory=memory)
+        assert (found.ending, found.proved, found.bound_usd) == (Ending.NODES, False, None)
+        assert found.value_usd <= case.kept_usd() + 1e-6
+    # what is remembered of them is not taken for all sets
+    assert replanned(case, memory=memory) == replanned(case)
+
+
 def test_ctrl_c_keeps_what_is_held(
     fragmented: tuple[Snapshot, list[Host]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +475,52 @@ def test_ctrl_c_keeps_what_is_held(
     monkeypatch.setattr("models.replan.set_table", interrupted)
     found = replanned(case_of(*fragmented))
     assert (found.ending, found.moves) == (Ending.INTERRUPT, 0)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "models.replan.Choice",
+        "models.replan.extended",
+        "models.replan.SetMemory.put",
+        "models.replan._Search._hold",
+        "models.replan._Search._refute",
+        "models.replan_choice.HighsModel.run",
+        "models.replan_choice.search_choices",
+        "models.replan_choice.Choice.expand",
+        "models.replan_choice.Choice._keep",
+        "models.replan_sets._GrownPool",
+        "models.replan_sets.SetTable.refute",
+    ],
+)
+def test_ctrl_c_at_any_moment(
+    refuted: Case, monkeypatch: pytest.MonkeyPatch, function: str, call: int
+) -> None:
+    """A valid plan comes back (checked by the helper), and the memory is as good as before.
+
+    Only what is not called so often ends as without Ctrl-C.
+    """
+    best = replanned(refuted)
+    assert best.counts["refuted"] > 1
+    memory = SetMemory()
+    owner, _, name = function.rpartition(".")
+    true = attrgetter(name)(resolve_name(owner))
+    calls = count(1)
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return true(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(function, interrupted)
+        found = replanned(refuted, memory=memory)
+    if next(calls) > call:
+        assert found.ending is Ending.INTERRUPT
+    assert best.value_usd - 1e-6 <= found.value_usd <= refuted.kept_usd() + 1e-6
+    again = replanned(refuted, memory=memory)
+    assert (again.proved, again.value_usd) == (True, pytest.approx(best.value_usd))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations, product
 from math import inf
 from typing import Any
@@ -11,17 +12,20 @@ import numpy as np
 import pytest
 
 from models.compiled import plain
+from models.replan import Host
 from models.replan_columns import (
     Columns,
     HostArrays,
     Rows,
+    all_parts,
     column_costs,
     expand,
-    host_columns,
+    first_columns,
     row_bounds,
 )
 from models.replan_search import SearchData, SearchState, search_choices
 from replan_cases import Case, random_case
+from small_snapshots import jobs_of, snapshot_of
 
 
 def arrays_of(case: Case) -> HostArrays:
@@ -92,18 +96,84 @@ def test_columns_are_those_of_the_definition(seed: int) -> None:
     }
 
 
+def test_few_stayers_among_many_slots_are_all_looked_at() -> None:
+    """Three stayers on a node each: 1 to 3 of them, also where other rows fill other slots."""
+    n = 9
+    snapshot = snapshot_of(jobs_of((1,) * n, (1,) * n, deadline_s=20))
+    host = Host(
+        members=(0, 1, 2),
+        rollout_pins=((0,), (1,), (2,)),
+        train_pins=((0,), (0,), (0,)),
+        rates=(1,) * 3,
+        period_s=20.0,
+        starts_s=(((0.0, 1.0),), ((0.0, 2.0),), ((0.0, 3.0),)),
+        fresh_rollout=3,
+        fresh_train=1,
+    )
+    # a second host of all others puts stayers in every slot of the other row
+    other = replace(
+        host,
+        members=tuple(range(3, n)),
+        rollout_pins=tuple((i,) for i in range(6)),
+        train_pins=((0,),) * 6,
+        rates=(1,) * 6,
+        starts_s=host.starts_s * 2,
+    )
+    arrays = HostArrays(snapshot, [host, other], np.ones(n), np.ones(n, dtype=np.bool_))
+    members = np.array([range(n), [*range(2, n), n, n]], dtype=np.int64)
+    found = keys_of(expand(members, np.ones((2, 2), dtype=np.int64), arrays, subsets=True), n)
+    for h, each in enumerate((host, other)):
+        stayers = {key[2] for key in found if key[:2] == (h, tuple(range(n)))}
+        every = {
+            part
+            for size in range(1, len(each.members) + 1)
+            for part in combinations(each.members, size)
+        }
+        assert stayers == every
+
+
+def test_a_host_of_many_nodes_told_apart() -> None:
+    """Of 80 jobs on a rollout node each, any part is pinned to as many; more than a word's bits."""
+    n = 80
+    snapshot = snapshot_of(jobs_of((1,) * n, (1,) * n, deadline_s=100))
+    host = Host(
+        members=tuple(range(n)),
+        rollout_pins=tuple((j,) for j in range(n)),
+        train_pins=((0,),) * n,
+        rates=(1,) * n,
+        period_s=100.0,
+        starts_s=tuple(((float(j), j + 1.0),) for j in range(n)),
+        fresh_rollout=n,
+        fresh_train=1,
+    )
+    arrays = HostArrays(snapshot, [host], np.ones(n), np.ones(n, dtype=np.bool_))
+    keep = np.tri(3, n, 60, dtype=np.bool_)
+    stayers = np.tile(np.arange(n), (3, 1))
+    pinned_to = arrays.pinned(np.zeros(3, dtype=np.int64), stayers, keep)
+    assert pinned_to.tolist() == [[61, 1], [62, 1], [63, 1]]
+    assert arrays.pinned(np.zeros(1, dtype=np.int64), stayers[:1], stayers[:1] >= 0)[0, 0] == n
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_parts_of_hosts_are_all_there(seed: int) -> None:
+    """Whole hosts first, newcomers next; here no host has more than six members."""
     case = random_case(random.Random(seed), 5)
-    columns = host_columns(case.hosts, arrays_of(case))
+    columns = first_columns(case.snapshot, case.hosts, arrays_of(case))
     found = keys_of(columns, len(case.snapshot))
-    assert found == {
+    running = {job for host in case.hosts for job in host.members}
+    new = [j for j in range(len(case.snapshot)) if j not in running]
+    parts = {
         (h, part, part): pinned(case, h, part)
         for h, host in enumerate(case.hosts)
         for size in range(1, len(host.members) + 1)
         for part in combinations(host.members, size)
     }
+    jobs = case.snapshot.jobs
+    alone = {(-1, (j,), ()): (jobs[j].rollout_nodes, jobs[j].train_nodes) for j in new}
+    assert found == parts | alone
+    assert all_parts(arrays_of(case))
     assert columns.host[: len(case.hosts)].tolist() == list(range(len(case.hosts)))
+    assert columns.members[len(case.hosts) :][: len(new), 0].tolist() == new
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -174,13 +244,11 @@ class _Instance:
         self.least = np.array([0.0, 0.0, rng.integers(0, 5)])
         self.most = np.array([5.0, 6.0, inf])
 
-    def least_value(self) -> float:
-        """Least value of a choice within the limits, by enumeration."""
+    def least_value(self, most: int = 4) -> float:
+        """Least value of a choice of at most so many columns within the limits, by enumeration."""
         best = inf
         rows = range(len(self.host))
-        for size in range(1, self.n + 1):
-            if size > 4:
-                break
+        for size in range(1, most + 1):
             for chosen in combinations(rows, size):
                 at = list(chosen)
                 hosts = [h for h in self.host[at].tolist() if h < self.h]
@@ -191,16 +259,24 @@ class _Instance:
                     best = min(best, float(self.values[at].sum()))
         return best
 
+    def take_credits(self) -> None:
+        """Let hosts earn: columns of theirs cost less, by what their row's dual takes up."""
+        on_host = self.host < self.h
+        self.values = self.values - 2.0 * on_host
+        self.lp_value -= 2.0 * self.h
+
     def search(self, kernel: Any, slack: float, budget: int) -> SearchState:
         row, slot = np.nonzero(self.members < self.n)
         job = self.members[row, slot]
+        added = np.flatnonzero(self.values < 0)
+        row, job = np.append(row, added), np.append(job, np.full(len(added), self.n))
         entries = row[np.lexsort((self.reduced[row], job))]
-        first = np.searchsorted(np.sort(job), np.arange(self.n + 1))
+        first = np.searchsorted(np.sort(job), np.arange(self.n + 2))
         data = SearchData(
             self.members, self.host, self.counts, self.values, self.reduced, first, entries,
             self.pi, self.least, self.most, self.lp_value,
         )  # fmt: skip
-        state = SearchState.start(self.n, self.h, slack)
+        state = SearchState.start(self.n, self.h, len(self.host), slack)
         while not kernel(data, state, budget):
             pass
         return state
@@ -222,6 +298,53 @@ def test_search_finds_the_best_choice(seed: int) -> None:
         other = instance.search(kernel, 100.0, budget)
         assert other.best[0] == state.best[0]
     assert not instance.search(search_choices, float(state.best[0]), 10_000).found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_adds_columns_that_earn(seed: int) -> None:
+    """Hosts have a dual of -2, so unused ones lose: a column of theirs may be worth adding."""
+    instance = _Instance(seed)
+    instance.most[0] = 4.0
+    instance.pi[:] = 0.0
+    instance.values = instance.reduced.copy()
+    instance.lp_value = 0.0
+    instance.take_credits()
+    assert (instance.values < 0).sum() > 4
+    best = instance.least_value()
+    for kernel, budget in (
+        (search_choices, 10_000), (search_choices, 3), (plain(search_choices), 10_000)
+    ):  # fmt: skip
+        state = instance.search(kernel, 100.0, budget)
+        assert state.best[0] + instance.lp_value == pytest.approx(best)
+        assert instance.values[state.chosen[: state.found]].sum() == pytest.approx(best)
+
+
+def least_partition(instance: _Instance, left: frozenset[int], used: frozenset[int]) -> float:
+    """Least value of columns that cover each job left once, no host twice."""
+    if not left:
+        return 0.0
+    best = inf
+    for at in range(len(instance.host)):
+        jobs = frozenset(instance.members[at].tolist()) - {instance.n}
+        host = int(instance.host[at])
+        if min(left) in jobs and jobs <= left and host not in used:
+            more = used | {host} if host < instance.h else used
+            rest = least_partition(instance, left - jobs, more)
+            best = min(best, float(instance.values[at]) + rest)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_covers_once_where_it_is_told_to(seed: int) -> None:
+    """With infinite duals of jobs, the best partition; by the compiler and without."""
+    instance = _Instance(seed)
+    instance.least[:], instance.most[:] = 0.0, inf
+    best = least_partition(instance, frozenset(range(instance.n)), frozenset())
+    assert best < inf
+    instance.pi[: instance.n] = inf
+    for kernel in (search_choices, plain(search_choices)):
+        state = instance.search(kernel, 100.0, 10_000)
+        assert state.best[0] + instance.lp_value == pytest.approx(best)
 
 
 def test_search_of_no_columns_for_a_job_ends() -> None:

@@ -12,7 +12,7 @@ from instances.generate import production
 from instances.plan import Limits
 from models.group_cost import GroupCost
 from models.options import SolveOptions
-from models.replan_sets import SetMemory, SetTable, set_table
+from models.replan_sets import SetMemory, SetTable, few_sets, set_table
 from models.snapshot import Snapshot
 from replan_cases import never
 from small_snapshots import jobs_of, snapshot_of
@@ -96,6 +96,26 @@ def test_refutation_of_maximal_sets_takes_a_job_off() -> None:
     assert rows_of(table) == {((0, 1, 2), (1, 1))}
     table.refute((0, 1), (1, 1))
     assert rows_of(table) == {((0, 2), (1, 1)), ((1, 2), (1, 1))}
+
+
+def test_too_many_sets_are_those_of_smaller_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten gangs in groups of any size; of at most so many sets, those of the size that allows."""
+    jobs = list(production(n_jobs=10, seed=2, concurrent=True, gangs=True))
+    snapshot = Snapshot.of(jobs, limits=Limits(max_group_size=0))
+    cost = GroupCost(snapshot)
+    table, limited = few_sets(snapshot, cost, OPTIONS, never())
+    assert limited is snapshot
+    assert rows_of(table) == rows_of(table_of(snapshot))
+    sizes = {members: len(members) for members, _ in rows_of(table)}
+    assert max(sizes.values()) > 3
+    few = sum(size <= 3 for size in sizes.values())
+    monkeypatch.setattr("models.replan_sets._FEW_SETS", few)
+    table, limited = few_sets(snapshot, cost, OPTIONS, never())
+    assert limited.limits.max_group_size == 3
+    assert {members for members, _ in rows_of(table)} == {m for m, s in sizes.items() if s <= 3}
+    monkeypatch.setattr("models.replan_sets._FEW_SETS", 9)
+    with pytest.raises(UnsupportedError):
+        few_sets(snapshot, cost, OPTIONS, never())
 
 
 @pytest.mark.parametrize("gangs", [False, True])
