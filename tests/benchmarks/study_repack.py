@@ -200,6 +200,44 @@ def table(frame: pd.DataFrame, convention: str) -> str:
     return "\n".join(lines)
 
 
+def summary(frame: pd.DataFrame) -> str:
+    """Return both conventions side by side as Markdown: policies, the optimum and the bound."""
+    head = ["policy"]
+    for convention in ("wallclock", "work"):
+        head += [f"{convention}, $/h", "over the optimum", "peak H20 + H800 GPUs", "moves a job"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    gpus = DEFAULT_CLUSTER.rollout.gpus_per_node, DEFAULT_CLUSTER.train.gpus_per_node
+    names = [name for name in variants() if name in set(frame["variant"])]
+    for name in names:
+        if name.startswith(CURVE):
+            continue
+        cells = [name]
+        for convention in ("wallclock", "work"):
+            rows = frame[(frame["variant"] == name) & (frame["convention"] == convention)]
+            if not len(rows):
+                cells += [""] * 4
+                continue
+            ratio = rows["usd_total"] / rows["optimum_usd_total"]
+            known = bool(ratio.notna().all())
+            cells += [
+                spread(rows["usd_per_hour"], 1),
+                spread(ratio, 3) if known else "",
+                f"{spread(rows['peak_rollout'] * gpus[0], 0)} + "
+                f"{spread(rows['peak_train'] * gpus[1], 0)}",
+                f"{rows['moves_per_job'].mean():.2f}",
+            ]
+        lines.append("| " + " | ".join(cells) + " |")
+    for name, column in (
+        ("snapshot optimum", "optimum_usd_total"),
+        ("volume bound", "volume_usd_total"),
+    ):
+        rows = frame[(frame["variant"] == "weave") & (frame["convention"] == "wallclock")]
+        ratio = rows[column] / rows["optimum_usd_total"]
+        usd = spread(rows[column] / rows["horizon_h"], 1)
+        lines.append(f"| {name} | {usd} | {spread(ratio, 3)} | | | | | | |")
+    return "\n".join(lines)
+
+
 def figure(frame: pd.DataFrame, path: Path) -> None:
     """Draw cost over the optimum against moves made, mean and range over traces."""
     import matplotlib
@@ -222,7 +260,7 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
         x,
         means.loc[curve, "over"],
         marker="o",
-        label="repack, at most 0, 0.25, 0.5, 1, 2, any number of moves a job",
+        label="repack: at most 0, ¼, ½, 1, 2, any moves a job",
     )
     for name, marker in (("repack, break-even", "s"), ("repack, remaining known", "^")):
         if name in means.index:
@@ -231,7 +269,7 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
     axes.set_xlabel("moves made per job")
     axes.set_ylabel("cost over the snapshot optimum, %")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center right")
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -250,6 +288,7 @@ def main() -> None:
     if given.table or given.figure:
         frame = pd.read_csv(path)
         if given.table:
+            print(f"{summary(frame)}\n")
             for convention in ("wallclock", "work"):
                 print(f"{convention}\n\n{table(frame, convention)}\n")
         if given.figure:
