@@ -43,6 +43,7 @@ prefers the groups whose nodes the job fills most.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -69,6 +70,7 @@ __all__ = [
     "Placer",
     "PlacerParams",
     "require_feasible_alone",
+    "require_placeable",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -247,7 +249,7 @@ class Placer:
         InfeasibleError
             When the job cannot run even alone (state above host DRAM, gang above a limit).
         """
-        self._check(job)
+        require_placeable(job, self._fleet.slot_of, self.cluster, self.limits, "the placer takes")
         alone = job.rollout_nodes * self._usd_rollout + job.train_nodes * self._usd_train
         if not self._per_hour:
             alone *= job.solo_s / 3600.0
@@ -286,16 +288,6 @@ class Placer:
         bought = self._usd_per_hour(state) - self._usd_per_hour(self._fleet.slot(slot).state)
         self._fleet.put(slot, state, shape)
         return Decision(job.job_id, KINDS[kind], state, bought, attempts)
-
-    def _check(self, job: Job) -> None:
-        if job.job_id in self._fleet.slot_of:
-            raise InputError(f"Expected a new job, but '{job.job_id}' is already placed.")
-        job.require_valid()
-        if job.mode != "sync":
-            raise UnsupportedError(
-                f"Job '{job.job_id}' has mode '{job.mode}': the placer takes sync jobs only."
-            )
-        require_feasible_alone(job, self.cluster, self.limits)
 
     # -- costs and order ----------------------------------------------------------------
 
@@ -446,6 +438,28 @@ class Placer:
         state = retimed(old.without(job_id), self.limits.max_rate)
         self._fleet.put(index, state, state.shape())
         return state
+
+
+def require_placeable(
+    job: Job, placed: Container[str], cluster: Cluster, limits: Limits, who: str
+) -> None:
+    """Require that an arriving job is new, of mode sync and feasible alone.
+
+    Raises
+    ------
+    InputError
+        When a job of that id is already placed, or a number is out of its range.
+    UnsupportedError
+        For a job whose mode is not ``sync``; ``who`` says who takes no others.
+    InfeasibleError
+        When the job cannot run even alone.
+    """
+    if job.job_id in placed:
+        raise InputError(f"Expected a new job, but '{job.job_id}' is already placed.")
+    job.require_valid()
+    if job.mode != "sync":
+        raise UnsupportedError(f"Job '{job.job_id}' has mode '{job.mode}': {who} sync jobs only.")
+    require_feasible_alone(job, cluster, limits)
 
 
 def require_feasible_alone(job: Job, cluster: Cluster, limits: Limits) -> None:

@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Final
 
-from instances.errors import InputError, UnsupportedError
 from instances.jobs import Job
 from models.covering_lp import Ending
 from models.known_groups import KnownGroups
@@ -43,7 +42,7 @@ from models.options import Deadline, SolveOptions
 from models.replan import Replan, SetMemory
 from planner.group_state import GroupState
 from planner.leaving import left_of
-from planner.placer import AdmissionKind, require_feasible_alone
+from planner.placer import AdmissionKind, require_placeable
 from planner.policy import Change, NodesToHold, PolicyOptions
 from planner.repack_change import Proposal, proposals_of
 from planner.repack_ledger import JobLedger
@@ -156,7 +155,8 @@ class Repack:
     def arrive(self, job: Job, now_s: float) -> Change:
         """Take a job in, and move others for it where that pays."""
         began = self._clock()
-        self._check(job)
+        options = self.options
+        require_placeable(job, self._home, options.cluster, options.limits, "repack takes")
         self.ledger.arrive(job, now_s)
         self._settle()
         change = self._event(now_s, job, ())
@@ -201,16 +201,6 @@ class Repack:
     def _decided(self, began: float) -> None:
         if self.options.clock:
             self.decision_s.append(self.options.clock() - began)
-
-    def _check(self, job: Job) -> None:
-        if job.job_id in self._home:
-            raise InputError(f"Expected a new job, but '{job.job_id}' is already placed.")
-        job.require_valid()
-        if job.mode != "sync":
-            raise UnsupportedError(
-                f"Job '{job.job_id}' has mode '{job.mode}': repack takes sync jobs only."
-            )
-        require_feasible_alone(job, self.options.cluster, self.options.limits)
 
     # -- one event ------------------------------------------------------------------------
 

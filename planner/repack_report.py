@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from math import fsum, isfinite
 from typing import Final
 
-from instances.checker import check_plan
 from instances.errors import CheckError, InputError
-from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, Plan
+from instances.plan import SNAPSHOT_HOURS, Plan
 from models.bounds import VOLUME, volume
 from models.options import Clock, Progress, SolveOptions
 from models.result import StoppedBy, proved, ratio_of
+from planner.checked_plan import dedicated_of, require_rules
 from planner.group_state import GroupState
 from planner.moment import Selection
 from planner.repack_dry_run import Asker, Move, ProposedChange
@@ -312,25 +312,10 @@ def snapshot_plan_of(
             replace(state.version(0.0, _SECONDS), group_id=names[state.number]) for state in states
         ),
         usd_total=SNAPSHOT_HOURS * _usd(running, states),
-        dedicated=tuple(
-            DedicatedNodes(
-                job_id=item.job_id,
-                from_s=0.0,
-                to_s=_SECONDS,
-                rollout_nodes=item.rollout_nodes,
-                train_nodes=item.train_nodes,
-            )
-            for item in running.dedicated
-        ),
+        dedicated=dedicated_of(running.dedicated),
         pins_fixed=False,
     )
-    report = check_plan(plan)
-    if not report.ok:
-        first = report.violations[0]
-        raise CheckError(
-            f"The plan after the moves broke {len(report.violations)} rules; the first: "
-            f"[{first.rule}] {first.message} This is a fault of the program, not of the input."
-        )
+    report = require_rules(plan, "The plan after the moves")
     _compare(report.usd_total_recomputed, plan.usd_total)
     return plan
 

@@ -15,11 +15,10 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from instances.checker import check_plan
-from instances.errors import CheckError, InputError, UnsupportedError, did_you_mean
+from instances.errors import InputError, UnsupportedError, did_you_mean
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
-from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, Limits, Plan
+from instances.plan import SNAPSHOT_HOURS, Limits, Plan
 from instances.trace import Trace
 from models.backends.interrupt import Interrupt
 from models.bounds import VOLUME, volume
@@ -36,6 +35,7 @@ from models.result import (
 )
 from models.snapshot import FleetCaps, Snapshot
 from planner import bounded_search
+from planner.checked_plan import dedicated_of, require_rules
 from planner.moment import Problem, Selection, problem_of
 from planner.warm_start import warm_start
 
@@ -56,7 +56,6 @@ _SET_PARTITION_JOBS: Final = 100
 _FIRST_SHARE: Final = 0.5
 _FIRST_S: Final = 60.0
 _GBIT_PER_GB: Final = 8.0
-_SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 
 _LIMITS: Final = Limits()
 _CAPS: Final = FleetCaps()
@@ -493,23 +492,8 @@ def _whole_plan(problem: Problem, result: Result) -> Plan | None:
     plan = dataclasses.replace(
         result.plan,
         jobs=problem.jobs,
-        dedicated=tuple(
-            DedicatedNodes(
-                job_id=job.job_id,
-                from_s=0.0,
-                to_s=_SECONDS,
-                rollout_nodes=job.rollout_nodes,
-                train_nodes=job.train_nodes,
-            )
-            for job in problem.dedicated
-        ),
+        dedicated=dedicated_of(problem.dedicated),
         usd_total=result.plan.usd_total + SNAPSHOT_HOURS * usd,
     )
-    report = check_plan(plan)
-    if not report.ok:
-        first = report.violations[0]
-        raise CheckError(
-            f"The plan of a snapshot broke {len(report.violations)} rules; the first: "
-            f"[{first.rule}] {first.message} This is a fault of the program, not of the input."
-        )
+    require_rules(plan, "The plan of a snapshot")
     return plan
