@@ -7,6 +7,8 @@ needs it, so that ``--help`` stays fast.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import time
 from enum import StrEnum
@@ -578,3 +580,6 @@ def _run(application: typer.Typer, name: str) -> None:
         application(prog_name=name)
     except KeyboardInterrupt:  # before the command itself has begun
         sys.exit(130)
+    finally:  # the answer is out: Ctrl-C while Python shuts down must not change the exit code
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

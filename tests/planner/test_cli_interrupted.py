@@ -6,6 +6,7 @@ import json
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,3 +86,21 @@ def test_an_answer_at_any_moment(number: signal.Signals, moment: float, tmp_path
     plan = read_plan(tmp_path / "o" / "plan.json")
     assert check_plan(plan).ok
     assert len(plan.jobs) == 300
+
+
+def test_ctrl_c_while_python_shuts_down_changes_nothing() -> None:
+    late = (
+        "import atexit, os, signal, sys\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "from planner.cli import main\n"
+        "sys.argv[1:] = ['--help']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", late],
+        env=environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
