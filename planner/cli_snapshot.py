@@ -235,7 +235,7 @@ def _require_gantt(gantt: Path | None, group: str | None, *, force: bool) -> Non
         if group is not None:
             raise InputError(f"Expected --gantt with --gantt-group {group}.")
         return
-    from planner.gantt import require_format
+    from planner.pictures import require_format
     from planner.snapshot_files import require_new_file
 
     require_format(gantt)

@@ -5,14 +5,11 @@ of each job that has one. A job keeps one colour and one number in all rows; the
 phase on a shared node pays first is hatched. Two periods are drawn, so that what wraps around
 the end of the first is seen whole in the second.
 
-Only matplotlib's figure objects are used, never pyplot: nothing global changes, no window is
-opened, and equal groups give equal bytes (defaults instead of the user's settings, a fixed
-salt for the ids of an SVG, no date).
+Equal groups give equal bytes (:mod:`planner.pictures`).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,25 +20,14 @@ from instances.hardware import Cluster
 from instances.jobs import JobTable
 from instances.plan import GroupVersion, Plan
 from planner.group_rules import jobs_of, rule_words, shape_of, slack_words, tightest
+from planner.pictures import COLOURS, drawing, require_format, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FORMATS", "Bar", "bars_of", "choose_group", "gantt_figure", "require_format",
-           "write_gantt"]  # fmt: skip
+__all__ = ["Bar", "bars_of", "choose_group", "gantt_figure", "write_gantt"]
 
-#: File names end in one of these; the metadata leaves out dates and versions.
-FORMATS: Final[dict[str, dict[str, Any]]] = {
-    "svg": {"Date": None},
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
-}
-
-#: Eight colours that stay apart for most colour-blind readers (Okabe and Ito, 2008).
-_COLOURS: Final = (
-    "#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999",
-)  # fmt: skip
 _PERIODS: Final = 2
 _WIDTH_IN: Final = 9.0
 _ROW_IN: Final = 0.42
@@ -52,7 +38,6 @@ _FONT_PT: Final = 8.0
 #: Width of an average letter over the height of the font, generously.
 _LETTER: Final = 0.65
 _MOST_LETTERS: Final = 28
-_DPI: Final = 150
 #: Less of a period than this is round-off, such as a sync that ends where the period does.
 _SLIVER: Final = 1e-9
 
@@ -80,22 +65,6 @@ class Bar:
     iteration: int
     start_s: float
     length_s: float
-
-
-def require_format(path: Path) -> str:
-    """Return the format that a file name asks for.
-
-    Raises
-    ------
-    InputError
-        When it is none of ``FORMATS``.
-    """
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise InputError(
-            f"Expected a picture's name to end in .{', .'.join(FORMATS)}, got '{path.name}'."
-        )
-    return suffix
 
 
 def choose_group(plan: Plan, group_id: str | None) -> GroupVersion:
@@ -151,8 +120,8 @@ def _plain(text: str) -> str:
 
 def _colours(number: int) -> list[Any]:
     """Return one colour per job: a palette of eight, or as many steps through the hues."""
-    if number <= len(_COLOURS):
-        return list(_COLOURS[:number])
+    if number <= len(COLOURS):
+        return list(COLOURS[:number])
     from matplotlib.colors import hsv_to_rgb
 
     return [hsv_to_rgb((i / number, 0.45 + 0.3 * (i % 2), 0.9)) for i in range(number)]
@@ -348,21 +317,8 @@ def write_gantt(group: GroupVersion, jobs: JobTable, cluster: Cluster, path: Pat
     Raises
     ------
     InputError
-        When the format is none of ``FORMATS``.
+        When the format is none of those of :mod:`planner.pictures`.
     """
-    suffix = require_format(path)
-    import matplotlib as mpl
-
-    with mpl.rc_context(), warnings.catch_warnings():
-        # a letter that the font lacks is drawn as a box
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        mpl.rcdefaults()
-        mpl.rcParams["svg.hashsalt"] = "rl-fleet-planner"
-        gantt_figure(group, jobs, cluster).savefig(
-            path,
-            format=suffix,
-            dpi=_DPI,
-            bbox_inches="tight",
-            pad_inches=0.15,
-            metadata=FORMATS[suffix],
-        )
+    require_format(path)
+    with drawing():
+        save_picture(gantt_figure(group, jobs, cluster), path)

@@ -19,8 +19,9 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import GroupVersion
 from planner.api import solve_snapshot
-from planner.gantt import FORMATS, bars_of, choose_group, gantt_figure, require_format, write_gantt
+from planner.gantt import bars_of, choose_group, gantt_figure, write_gantt
 from planner.moment import Selection
+from planner.pictures import FORMATS, require_format
 from snapshot_cases import fast_and_slow, group_of, rich_group
 
 GROUPS = {"one rate": rich_group, "two rates": fast_and_slow}
