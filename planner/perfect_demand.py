@@ -55,7 +55,8 @@ def volume_demand(jobs: JobTable, cluster: Cluster, limits: Limits) -> Demand:
             _shift(jobs, come[next_come], 1, sums, dedicated)
             next_come += 1
         bound = sums.bound()
-        nodes[row] = (*dedicated, bound.rollout_nodes, bound.train_nodes)
+        nodes[row] = dedicated
+        nodes[row] += np.array([bound.rollout_nodes, bound.train_nodes])
     return Demand(
         name="volume bound",
         hours=np.diff(turns) / _HOUR_S,
