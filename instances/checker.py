@@ -3,9 +3,9 @@
 It solves nothing and shares no code with any scheduler. :func:`check_plan` checks a whole
 plan; :func:`check_group`, from :mod:`instances.group_checker`, one version of one group (the
 replay calls it after every event). :mod:`instances.pause_checker` has the rules of pauses and
-held nodes. A plan of the right Python types never raises here, however wrong its values are:
-whatever is wrong becomes a :class:`Violation`. ``RULES`` says what each rule asks; the function
-that checks it gives the formula.
+held nodes, :mod:`instances.fleet_checker` those of a fixed fleet. A plan of the right Python types
+never raises here, however wrong its values are: whatever is wrong becomes a :class:`Violation`.
+``RULES`` says what each rule asks; the function that checks it gives the formula.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, isnan, nan
 from typing import Final
 
+from instances.fleet_checker import check_fleet, node_levels, starts_of
 from instances.group_checker import (
     RULES,
     TOLERANCE_S,
@@ -112,8 +113,8 @@ def _holdings(plan: Plan) -> list[tuple[float, float, int, int]]:
 def check_plan(plan: Plan) -> CheckReport:
     """Check every interval of a plan against section 3 of the design, and its price.
 
-    Violations come group by group in the plan's order, then job by job, then pauses, held nodes
-    and the price.
+    Violations come group by group in the plan's order, then starts, then job by job, then pauses,
+    held nodes, the fleet and the price.
     """
     jobs, log = plan.jobs, Log()
     found: list[Violation] = []
@@ -128,13 +129,18 @@ def check_plan(plan: Plan) -> CheckReport:
     _check_versions(plan, index, pauses, found)
     for item in plan.dedicated:
         _check_dedicated(item, jobs, index, stays, log)
+    starts = starts_of(plan, index, log)
     origin_s = min((span[0] for stay in stays.values() for span in stay.spans), default=0.0)
     for job_id, i in index.items():
-        _check_coverage(plan, i, stays[job_id], origin_s, log)
+        start_s = starts.get(job_id, jobs.arrival_s.item(i))
+        if plan.durations == "snapshot":
+            start_s = origin_s
+        _check_coverage(plan, i, stays[job_id], start_s, log)
         _check_stay(plan, i, stays[job_id], log)
         if job_id in pauses:
             _check_paused(plan, i, stays[job_id], pauses, log)
     log.found += pauses.log.found + check_held(plan)
+    check_fleet(plan, _holdings(plan), log)
     usd = recost(plan)
     slack = TOLERANCE_USD_REL * max(abs(plan.usd_total), abs(usd))
     if not (isfinite(usd) and abs(plan.usd_total - usd) <= slack):
@@ -255,8 +261,8 @@ def _check_dedicated(
             log.off("mode", what, width, got, "nodes", words, job_id)
 
 
-def _check_coverage(plan: Plan, i: int, stay: _Stay, origin_s: float, log: Log) -> None:
-    """The spans of one job join, from its arrival on (in a snapshot: over its whole hour)."""
+def _check_coverage(plan: Plan, i: int, stay: _Stay, start_s: float, log: Log) -> None:
+    """The spans of one job join, from its start on (in a snapshot: over its whole hour)."""
     job_id, snapshot = plan.jobs.job_id[i], plan.durations == "snapshot"
     name = f"job '{job_id}'"
     if not stay.spans and not stay.broken:
@@ -265,10 +271,9 @@ def _check_coverage(plan: Plan, i: int, stay: _Stay, origin_s: float, log: Log) 
         return
     spans = sorted(stay.spans)
     end_s = spans[0][0]
-    least_s = origin_s if snapshot else plan.jobs.arrival_s.item(i)
-    if not abs(end_s - least_s) <= TOLERANCE_S:
-        words = "late" if end_s > least_s else "early"
-        log.off("coverage", f"start of {name} =", least_s, end_s, "s", words, job_id)
+    if not abs(end_s - start_s) <= TOLERANCE_S:
+        words = "late" if end_s > start_s else "early"
+        log.off("coverage", f"start of {name} =", start_s, end_s, "s", words, job_id)
     for from_s, to_s in spans:
         if from_s > end_s + TOLERANCE_S:
             text = f"Expected {name} without a gap, got {show(end_s)} to {show(from_s)} s."
@@ -278,7 +283,7 @@ def _check_coverage(plan: Plan, i: int, stay: _Stay, origin_s: float, log: Log) 
             text = f"Expected {name} once at a time, got it twice, {show(from_s)} to {until} s."
             log.add("coverage", text, twice_s, "s", job_id)
         end_s = max(end_s, to_s)
-    least_s = origin_s + SNAPSHOT_HOURS * _HOUR_S
+    least_s = start_s + SNAPSHOT_HOURS * _HOUR_S
     if snapshot and abs(end_s - least_s) > TOLERANCE_S:
         words = "late" if end_s > least_s else "early"
         log.off("coverage", f"end of {name} (snapshot) =", least_s, end_s, "s", words, job_id)
@@ -320,13 +325,9 @@ def _check_paused(plan: Plan, i: int, stay: _Stay, pauses: Pauses, log: Log) -> 
 
 
 def _peak_nodes(plan: Plan) -> dict[str, int]:
-    """Return the most nodes of each pool that exist at once; ends go before starts."""
-    events: list[tuple[float, int, int]] = []
-    for from_s, to_s, rollout, train in _holdings(plan):
-        if -inf < from_s < to_s < inf:
-            events += [(from_s, rollout, train), (to_s - TOLERANCE_S, -rollout, -train)]
-    now, peak = [0, 0], [0, 0]
-    for _, *change in sorted(events):
-        now = [n + c for n, c in zip(now, change, strict=True)]
-        peak = [max(p, n) for p, n in zip(peak, now, strict=True)]
-    return {"rollout": peak[0], "train": peak[1]}
+    """Return the most nodes of each pool that exist at once."""
+    levels = list(node_levels(_holdings(plan)))
+    return {
+        "rollout": max((rollout for _, rollout, _ in levels), default=0),
+        "train": max((train for _, _, train in levels), default=0),
+    }

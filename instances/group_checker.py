@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 RULES: Final[tuple[str, ...]] = (
-    "coverage",  # each job exactly once from its arrival on; no unknown, missing, repeated job
+    "coverage",  # each job exactly once from its start on; no unknown, missing, repeated job
     "gang",  # |P_j| = a_j distinct nodes in each pool
     "residency",  # per node, the states pinned to it fit the host DRAM
     "precedence",  # rollout, train, sync, next rollout, around the circle
@@ -55,6 +55,8 @@ RULES: Final[tuple[str, ...]] = (
     "pins",  # one version of a group at a time; with pins_fixed no job changes group or pins
     "pause",  # within the job's stay, one at a time; each move starts one of >= restart_s
     "held",  # nodes of a group's version, from the version's end on
+    "start",  # of a known job, one each, not before its arrival; who has none starts on arrival
+    "fleet",  # no more nodes of a pool at once than the fleet has
     "mode",  # sync in groups; async on dedicated nodes of its own; one-step refused
     "cost",  # usd_total is the price of all nodes over all intervals
 )

@@ -20,12 +20,14 @@ __all__ = [
     "SNAPSHOT_HOURS",
     "DedicatedNodes",
     "Durations",
+    "Fleet",
     "GroupVersion",
     "HeldNodes",
     "JobPlacement",
     "Limits",
     "Pause",
     "Plan",
+    "Start",
 ]
 
 Durations = Literal["work", "wallclock", "snapshot"]
@@ -73,6 +75,31 @@ class Limits:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"Expected {name} a whole number >= {least}, got {value!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Nodes that are owned, with nothing to rent: no more of a pool exist at once.
+
+    Raises
+    ------
+    InputError
+        When a count is not a whole number, or below 0.
+    """
+
+    rollout_nodes: int
+    train_nodes: int
+
+    def __post_init__(self) -> None:
+        for pool in ("rollout", "train"):
+            value = getattr(self, f"{pool}_nodes")
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(
+                    f"Expected {pool}_nodes of a fleet a whole number >= 0, got {value!r}."
+                )
+
+    def __str__(self) -> str:
+        return f"{self.rollout_nodes} rollout + {self.train_nodes} train nodes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,6 +154,14 @@ class Pause:
     to_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A job that waited: its stay begins at ``at_s``, seconds of the trace, not on arrival."""
+
+    job_id: str
+    at_s: float
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeldNodes:
     """Nodes paid for after the last job has moved off them, ``[from_s, to_s)``.
@@ -158,6 +193,10 @@ class Plan:
         Restarts of moved jobs.
     held : tuple of HeldNodes
         Old nodes that overlap with the new ones.
+    fleet : Fleet or None
+        Nodes there are, dedicated and held ones included; ``None``: any number may be rented.
+    starts : tuple of Start
+        Jobs that waited; all others start when they arrive.
     """
 
     policy: str
@@ -171,3 +210,5 @@ class Plan:
     pins_fixed: bool = True
     pauses: tuple[Pause, ...] = ()
     held: tuple[HeldNodes, ...] = ()
+    fleet: Fleet | None = None
+    starts: tuple[Start, ...] = ()

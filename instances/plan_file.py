@@ -11,10 +11,13 @@ Layout (``schema_version`` 1)::
     dedicated  [{job_id, from_s, to_s, rollout_nodes, train_nodes}]
     pauses     [{job_id, from_s, to_s}]
     held       [{group_id, from_s, to_s, rollout_nodes, train_nodes}]
+    fleet      {rollout_nodes, train_nodes}, or null
+    starts     [{job_id, at_s}]
 
 Numbers are JSON numbers (never text or true), seconds may be whole, and whole numbers have no
 decimal point. Every fault names the file, the place (``groups.0.period_s``) and the value.
-``pauses`` and ``held`` are always written, and may be absent: there are none then.
+``pauses``, ``held``, ``fleet`` and ``starts`` are always written, and may be absent: there are
+none then.
 """
 
 from __future__ import annotations
@@ -36,12 +39,14 @@ from instances.input_files import refuse_device
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, OPTIONAL_FIELDS, JobTable
 from instances.plan import (
     DedicatedNodes,
+    Fleet,
     GroupVersion,
     HeldNodes,
     JobPlacement,
     Limits,
     Pause,
     Plan,
+    Start,
 )
 from instances.schema_faults import MAX_SHOWN, refuse, say, shown
 
@@ -115,6 +120,16 @@ class _Held(_Record):
     train_nodes: Node
 
 
+class _Fleet(_Record):
+    rollout_nodes: Node
+    train_nodes: Node
+
+
+class _Start(_Record):
+    job_id: str
+    at_s: Finite
+
+
 class _Limits(_Record):
     max_group_size: Node
     max_rollout_nodes: Whole | None
@@ -156,6 +171,8 @@ class _Plan(_Record):
     dedicated: Many[_Dedicated]
     pauses: Many[_Pause] = ()
     held: Many[_Held] = ()
+    fleet: _Fleet | None = None
+    starts: Many[_Start] = ()
 
 
 # --- Words for what is wrong ---------------------------------------------------------------
@@ -169,6 +186,8 @@ _KNOWN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "dedicated": tuple(_Dedicated.model_fields),
     "pauses": tuple(_Pause.model_fields),
     "held": tuple(_Held.model_fields),
+    "fleet": tuple(_Fleet.model_fields),
+    "starts": tuple(_Start.model_fields),
 }
 
 
@@ -277,6 +296,8 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "dedicated": [dataclasses.asdict(item) for item in plan.dedicated],
         "pauses": [dataclasses.asdict(item) for item in plan.pauses],
         "held": [dataclasses.asdict(item) for item in plan.held],
+        "fleet": None if plan.fleet is None else dataclasses.asdict(plan.fleet),
+        "starts": [dataclasses.asdict(item) for item in plan.starts],
     }
 
 
@@ -323,6 +344,8 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
         dedicated=tuple(DedicatedNodes(**d.model_dump()) for d in record.dedicated),
         pauses=tuple(Pause(**p.model_dump()) for p in record.pauses),
         held=tuple(HeldNodes(**h.model_dump()) for h in record.held),
+        fleet=None if record.fleet is None else Fleet(**record.fleet.model_dump()),
+        starts=tuple(Start(**s.model_dump()) for s in record.starts),
     )
 
 

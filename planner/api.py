@@ -10,12 +10,13 @@ from typing import Final
 from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
-from instances.plan import DURATION_CONVENTIONS, Limits
+from instances.plan import DURATION_CONVENTIONS, Fleet, Limits
 from instances.trace import Trace
 from planner.gap import GapReport, optimality_gap
 from planner.interval import Interval, interval
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions, make_policy, require_policy
+from planner.policy import QueueRule
 from planner.repack_params import RepackParams
 from planner.replay import Convention, ReplayResult, replay, require_convention
 from planner.snapshot import SnapshotReport, solve_snapshot
@@ -112,6 +113,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     placer: PlacerParams = _PLACER,
     repack: RepackParams = _REPACK,
     colocated_factor: float = 1.0,
+    fleet: Fleet | None = None,
+    queue: QueueRule = "fifo",
     durations: Convention = "work",
     seeds: Sequence[int] = (0,),
     check: bool = True,
@@ -131,6 +134,10 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     cluster, limits, placer, repack, colocated_factor
         The cluster, group limits, the placer's parameters, when ``repack`` moves jobs, and the
         iteration time of a co-located job over its solo time.
+    fleet : Fleet, optional
+        Nodes there are, with nothing to rent: jobs wait. Without one all nodes are rented.
+    queue : {"fifo", "backfill"}
+        Who may start while the first in the queue for the fleet waits.
     durations : {"work", "wallclock"}
         Which convention's plan to keep; figures are computed for both.
     seeds : sequence of int
@@ -149,9 +156,10 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     Raises
     ------
     InputError
-        For an unknown policy or convention, no seed, or a trace with one-step jobs.
+        For an unknown policy, queue or convention, no seed, a trace with one-step jobs, or a
+        policy that cannot keep to a fleet.
     InfeasibleError
-        When a job cannot run even alone.
+        When a job cannot run even alone, or is larger than the fleet.
     CheckError
         When a policy that promises valid plans breaks a rule.
 
@@ -179,6 +187,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
         colocated_factor=colocated_factor,
         seed=seeds[0],
         clock=clock,
+        fleet=fleet,
+        queue=queue,
     )
     results: dict[Convention, dict[str, ReplayResult]] = {}
     replicas: dict[Convention, dict[str, tuple[ReplayResult, ...]]] = {}

@@ -36,6 +36,7 @@ __all__ = [
     "profile_document",
     "repack_options",
     "reproduce_document",
+    "waiting_document",
 ]
 
 SCHEMA_VERSION: Final = 1
@@ -78,6 +79,25 @@ def moves_document(result: ReplayResult) -> dict[str, Any]:
         "max_per_job": result.max_moves_per_job,
         "paused_h": result.paused_h,
         "job_hours": result.job_hours,
+    }
+
+
+def waiting_document(result: ReplayResult) -> dict[str, Any]:
+    """Return how long jobs wait for a fixed fleet, and the price of owning it."""
+    fleet = result.fleet
+    assert fleet is not None
+    usd_per_hour = result.cluster.usd_per_hour(fleet.rollout_nodes, fleet.train_nodes)
+    return {
+        "fleet_nodes": {"rollout": fleet.rollout_nodes, "train": fleet.train_nodes},
+        "fleet_usd_per_hour": usd_per_hour,
+        "fleet_usd_total": usd_per_hour * result.horizon_h,
+        "waiting": {
+            "p50_s": result.wait_quantile(0.5),
+            "p95_s": result.wait_quantile(0.95),
+            "max_s": result.wait_quantile(1.0),
+            "admitted_at_once": result.admitted_at_once,
+            "slo_attainment_with_wait": result.slo_attainment_with_wait,
+        },
     }
 
 
@@ -150,6 +170,8 @@ def policy_document(result: ReplayResult) -> dict[str, Any]:
         "bound_options": bound_options(result.limits) if within else None,
         "checked": result.checked,
     }
+    if result.fleet is not None:
+        out |= waiting_document(result)
     if not result.pins_fixed:
         out["moves"] = moves_document(result)
     if result.limits.max_rate > 1:
@@ -186,6 +208,9 @@ def plan_document(report: PlanReport, *, timings: bool = False) -> dict[str, Any
         "max_attempts": options.placer.max_attempts,
         "colocated_factor": options.colocated_factor,
     }
+    if options.fleet is not None:
+        inputs["options"]["fleet"] = dataclasses.asdict(options.fleet)
+        inputs["options"]["queue"] = options.queue
     if "repack" in (report.policy, *report.baselines):
         inputs["options"]["repack"] = repack_options(options.repack, report.trace.jobs)
     conventions: dict[Convention, Any] = {}
@@ -245,6 +270,9 @@ def _finite(value: Any) -> Any:
 
 def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]:
     """Return the document of ``planner check --json``."""
+    fleet = {}
+    if plan.fleet is not None:
+        fleet = {"fleet": dataclasses.asdict(plan.fleet), "jobs_waited": len(plan.starts)}
     return {
         "schema_version": SCHEMA_VERSION,
         "command": "check",
@@ -258,6 +286,7 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
         "jobs": report.n_jobs,
         "group_versions": report.n_groups,
         "peak_nodes": report.peak_nodes,
+        **fleet,
         "usd_total": plan.usd_total,
         "usd_total_recomputed": _finite(report.usd_total_recomputed),
     }

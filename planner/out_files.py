@@ -22,7 +22,7 @@ from planner.replay import JobRecord, ReplayResult
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["exists", "require_writable", "write_files", "write_plan_files"]
+__all__ = ["csv_writer", "exists", "require_writable", "write_files", "write_plan_files"]
 
 PLAN_FILES = ("plan.json", "jobs.csv", "timeline.csv")
 
@@ -149,11 +149,13 @@ def _jobs_frame(report: PlanReport) -> pd.DataFrame:
 
 def _job_cells(record: JobRecord, result: ReplayResult) -> dict[str, Any]:
     job = record.job
+    waits = {} if result.fleet is None else {"start_s": record.start_s, "wait_s": record.wait_s}
     hours_r, hours_t = record.rollout_node_s / _HOUR_S, record.train_node_s / _HOUR_S
     return {
         "job_id": job.job_id,
         "mode": job.mode,
         "arrival_s": job.arrival_s,
+        **waits,
         "departure_s": record.departure_s,
         "duration_s": job.duration_s,
         "iterations": record.iterations,
@@ -185,6 +187,7 @@ def _timeline_frame(report: PlanReport) -> pd.DataFrame:
         line, cluster = result.timeline, result.cluster
         usd = cluster.rollout.usd_per_hour * line.rollout_nodes
         usd = usd + cluster.train.usd_per_hour * line.train_nodes
+        waiting = {} if result.fleet is None else {"waiting": line.waiting}
         bound = line.bound_usd_per_hour if result.promises_valid else np.full(len(usd), np.nan)
         frames.append(
             pd.DataFrame(
@@ -193,6 +196,7 @@ def _timeline_frame(report: PlanReport) -> pd.DataFrame:
                     "policy": policy,
                     "time_s": line.time_s,
                     "jobs": line.jobs,
+                    **waiting,
                     "rollout_nodes": line.rollout_nodes,
                     "train_nodes": line.train_nodes,
                     "rollout_gpus": line.rollout_nodes * cluster.rollout.gpus_per_node,
@@ -206,7 +210,8 @@ def _timeline_frame(report: PlanReport) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _csv(frame: pd.DataFrame) -> Writer:
+def csv_writer(frame: pd.DataFrame) -> Writer:
+    """Return what writes a table as CSV, quoting where a cell would end a record."""
     # a lone CR ends a record for many readers, and the writer quotes it only when told to
     text = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
     odd = any(text[name].str.contains("\r", regex=False).any() for name in text)
@@ -227,7 +232,7 @@ def write_plan_files(report: PlanReport, directory: Path, *, force: bool) -> Non
     assert plan is not None
     writers: dict[str, Writer] = {
         "plan.json": lambda path: write_plan_json(plan, path),
-        "jobs.csv": _csv(_jobs_frame(report)),
-        "timeline.csv": _csv(_timeline_frame(report)),
+        "jobs.csv": csv_writer(_jobs_frame(report)),
+        "timeline.csv": csv_writer(_timeline_frame(report)),
     }
     write_files(directory, writers, force=force)

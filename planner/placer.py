@@ -44,7 +44,9 @@ prefers the groups whose nodes the job fills most.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Final, Literal
 
 import numpy as np
@@ -56,10 +58,11 @@ from instances.jobs import Job
 from instances.plan import Limits
 from models.group_shape import GroupShape, Pins
 from planner.candidates import EPS, CandidateFinder, Slate
-from planner.fleet_state import ABSENT, FleetState, Slot
+from planner.fleet_state import ABSENT, FleetState, NodeTable, Slot
 from planner.group_state import GroupState
 from planner.joining import join, join_at_rates, pin_choices
 from planner.leaving import retimed
+from planner.rate_table import RateTable
 from planner.tie_rules import TIE_RULES
 
 __all__ = [
@@ -69,6 +72,7 @@ __all__ = [
     "Decision",
     "Placer",
     "PlacerParams",
+    "Room",
     "require_feasible_alone",
     "require_placeable",
 ]
@@ -77,6 +81,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
+#: Free (rollout, train) nodes of a fixed fleet.
+Room = tuple[int, int]
 AdmissionKind = Literal["direct", "rollout_scaled", "train_scaled", "isolated", "repacked"]
 KINDS: Final[tuple[AdmissionKind, ...]] = ("direct", "rollout_scaled", "train_scaled", "isolated")
 OBJECTIVES: Final = ("per-hour", "per-iteration")
@@ -249,14 +255,58 @@ class Placer:
         InfeasibleError
             When the job cannot run even alone (state above host DRAM, gang above a limit).
         """
+        decision = self.try_place(job, None)
+        assert decision is not None  # with no end of room a job can always be alone
+        return decision
+
+    def try_place(self, job: Job, room: Room | None) -> Decision | None:
+        """Place an arriving job where no more nodes may be bought than there is room for.
+
+        The rule is that of :meth:`place`, without the candidates that would buy more than
+        ``room`` (rollout, train) nodes, a new group among them.
+
+        Returns
+        -------
+        Decision or None
+            ``None``, and nothing has changed, when no candidate is left.
+
+        Raises
+        ------
+        InputError, UnsupportedError, InfeasibleError
+            As :meth:`place` does.
+        """
         require_placeable(job, self._fleet.slot_of, self.cluster, self.limits, "the placer takes")
-        alone = job.rollout_nodes * self._usd_rollout + job.train_nodes * self._usd_train
-        if not self._per_hour:
-            alone *= job.solo_s / 3600.0
+        alone = inf
+        if room is None or (job.rollout_nodes <= room[0] and job.train_nodes <= room[1]):
+            alone = job.rollout_nodes * self._usd_rollout + job.train_nodes * self._usd_train
+            if not self._per_hour:
+                alone *= job.solo_s / 3600.0
+        best, attempts = self._best(job, alone, room)
+        if best is None:
+            if alone == inf:
+                return None
+            state = GroupState.alone(job, self._fleet.new_number())
+            self._fleet.add(state, state.shape())
+            bought = self._usd_per_hour(state)
+            return Decision(job.job_id, "isolated", state, bought, attempts)
+        slot, state, shape, kind = best
+        bought = self._usd_per_hour(state) - self._usd_per_hour(self._fleet.slot(slot).state)
+        self._fleet.put(slot, state, shape)
+        return Decision(job.job_id, KINDS[kind], state, bought, attempts)
+
+    def _best(
+        self, job: Job, alone: float, room: Room | None
+    ) -> tuple[tuple[int, GroupState, GroupShape, int] | None, int]:
+        """Return slot, state, shape and kind of the group to join, if any; and the attempts.
+
+        A group is joined when that costs no more than ``alone``.
+        """
         least = alone
         best: tuple[int, GroupState, GroupShape, int] | None = None
         attempts = 0
         for slate in self._finder.slates(job):
+            if room is not None and not _within(slate, room):
+                continue
             lower = self._lower_costs(slate, job)
             tried = 0
             for i in self._ranked(slate, lower, job):
@@ -279,15 +329,14 @@ class Placer:
             attempts += tried
             if best and self._per_hour and (least <= EPS or not self.params.train_scaling):
                 break  # nothing can be cheaper
-        if best is None:
-            state = GroupState.alone(job, self._fleet.new_number())
-            self._fleet.add(state, state.shape())
-            bought = self._usd_per_hour(state)
-            return Decision(job.job_id, "isolated", state, bought, attempts)
-        slot, state, shape, kind = best
-        bought = self._usd_per_hour(state) - self._usd_per_hour(self._fleet.slot(slot).state)
-        self._fleet.put(slot, state, shape)
-        return Decision(job.job_id, KINDS[kind], state, bought, attempts)
+        return best, attempts
+
+    def fork(self) -> Placer:
+        """Return an independent copy in the same state; groups are immutable and shared."""
+        other = copy(self)
+        other._fleet = _forked(self._fleet)
+        other._finder = replace(self._finder, fleet=other._fleet)
+        return other
 
     # -- costs and order ----------------------------------------------------------------
 
@@ -438,6 +487,26 @@ class Placer:
         state = retimed(old.without(job_id), self.limits.max_rate)
         self._fleet.put(index, state, state.shape())
         return state
+
+
+def _within(slate: Slate, room: Room) -> bool:
+    """Leave only the candidates that buy no more nodes than there is room for, if any."""
+    if slate.new is not None and slate.kind:
+        keep = slate.new <= room[slate.kind - 1]
+        slate.at, slate.new = slate.at[keep], slate.new[keep]
+    return bool(slate.at.size)
+
+
+def _forked(fleet: FleetState) -> FleetState:
+    """Return a copy whose arrays may be written; slots are never written, but replaced."""
+    other = copy(fleet)
+    for each in fields(fleet):
+        value = getattr(fleet, each.name)
+        if isinstance(value, np.ndarray | list | dict):
+            setattr(other, each.name, value.copy())
+        elif isinstance(value, NodeTable | RateTable):
+            setattr(other, each.name, deepcopy(value))
+    return other
 
 
 def require_placeable(

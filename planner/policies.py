@@ -11,14 +11,15 @@ reported ``checked: false``, breaches counted by rule.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 from instances.errors import InputError, did_you_mean
 from instances.jobs import Job
 from planner.group_state import GroupState
 from planner.placer import AdmissionKind, Placer, require_feasible_alone
-from planner.policy import Change, FixedPins, Policy, PolicyOptions
+from planner.policy import Change, FixedPins, Policy, PolicyOptions, Room, fits
 from planner.sharing_baselines import MostIdle, RandomGroup
 
 __all__ = [
@@ -52,19 +53,27 @@ class Weave(FixedPins):
         self.decision_s: list[float] = []
         self._clock = options.clock
 
-    def arrive(self, job: Job, now_s: float) -> Change:
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
         """Place the job."""
         began = self._clock() if self._clock else 0.0
-        decision = self.placer.place(job)
+        decision = self.placer.try_place(job, room)
         if self._clock:
             self.decision_s.append(self._clock() - began)
-        return Change((decision.group,), (), decision.kind)
+        return None if decision is None else Change((decision.group,), (), decision.kind)
 
     def depart(self, job: Job, now_s: float) -> Change:
         """Remove the job and re-optimise the offsets of those left."""
         number = self.placer.group_of(job.job_id).number
         left = self.placer.remove(job.job_id)
         return Change((), (number,)) if left is None else Change((left,))
+
+    def fork(self) -> Self:
+        """Return an independent copy; its decisions are not timed."""
+        other = copy.copy(self)
+        other.placer = self.placer.fork()
+        other.decision_s = []
+        other._clock = None
+        return other
 
 
 class _OneGroupEach(FixedPins):
@@ -80,15 +89,24 @@ class _OneGroupEach(FixedPins):
         self._created = 0
         self._number: dict[str, int] = {}
 
-    def arrive(self, job: Job, now_s: float) -> Change:
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
         """Open a group for the job."""
+        group = self._group(job, self._created + 1)
+        if not fits(self.nodes_alone(job), room):
+            return None
         self._created += 1
         self._number[job.job_id] = self._created
-        return Change((self._group(job, self._created),))
+        return Change((group,))
 
     def depart(self, job: Job, now_s: float) -> Change:
         """Close the job's group."""
         return Change((), (self._number.pop(job.job_id),))
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        other = copy.copy(self)
+        other._number = dict(self._number)
+        return other
 
     def _group(self, job: Job, number: int) -> GroupState:
         raise NotImplementedError
@@ -109,6 +127,10 @@ class Colocated(_OneGroupEach):
 
     name = "colocated"
     promises_valid = False
+
+    def nodes_alone(self, job: Job) -> Room:
+        """Return train nodes only: both phases run there."""
+        return 0, job.train_nodes
 
     def _group(self, job: Job, number: int) -> GroupState:
         factor = self.options.colocated_factor

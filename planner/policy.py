@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
-from instances.errors import InputError
+from instances.errors import InputError, UnsupportedError, did_you_mean
 from instances.hardware import Cluster
 from instances.jobs import Job
-from instances.plan import Limits
+from instances.plan import Fleet, Limits
 from planner.group_state import GroupState
-from planner.placer import AdmissionKind, PlacerParams
+from planner.placer import AdmissionKind, PlacerParams, Room
 from planner.repack_params import RepackParams
-from planner.replay_result import Convention
+from planner.replay_result import Convention, QueueRule
 
-__all__ = ["Change", "FixedPins", "NodesToHold", "Policy", "PolicyOptions"]
+__all__ = [
+    "QUEUES",
+    "Change",
+    "FixedPins",
+    "NoFleet",
+    "NodesToHold",
+    "Policy",
+    "PolicyOptions",
+    "QueueRule",
+    "Room",
+    "fits",
+]
 
+QUEUES: Final[tuple[QueueRule, ...]] = ("fifo", "backfill")
 
 _MAX_FACTOR: Final = 1e6
 
@@ -70,13 +82,17 @@ class PolicyOptions:
         When ``repack`` moves running jobs.
     convention : {"work", "wallclock"}
         What ends a stay (design section 10): what is left of a job is told by it.
+    fleet : Fleet or None
+        Nodes there are, with nothing to rent: jobs that do not fit wait. ``None``: no limit.
+    queue : {"fifo", "backfill"}
+        Who may start while the first in the queue waits (:mod:`planner.admission_queue`).
     clock : callable, optional
         Seconds from an arbitrary origin; given, decisions are timed.
 
     Raises
     ------
     InputError
-        When ``colocated_factor`` is not a positive number.
+        When ``colocated_factor`` is not a positive number, or for an unknown ``queue``.
     """
 
     cluster: Cluster
@@ -87,12 +103,19 @@ class PolicyOptions:
     clock: Callable[[], float] | None = None
     repack: RepackParams = field(default_factory=RepackParams)
     convention: Convention = "work"
+    fleet: Fleet | None = None
+    queue: QueueRule = "fifo"
 
     def __post_init__(self) -> None:
         if not 0 < self.colocated_factor <= _MAX_FACTOR:
             raise InputError(
                 f"Expected colocated_factor > 0 and <= {_MAX_FACTOR:g}, got "
                 f"{self.colocated_factor:g}."
+            )
+        if self.queue not in QUEUES:
+            raise InputError(
+                f"Expected queue in {', '.join(QUEUES)}, got '{self.queue}'."
+                f"{did_you_mean(self.queue, QUEUES)}"
             )
 
 
@@ -120,8 +143,12 @@ class Policy(Protocol):
     admission_kinds: tuple[AdmissionKind, ...]
     uses_seed: bool
 
-    def arrive(self, job: Job, now_s: float) -> Change:
-        """Take an arriving job at ``now_s`` seconds."""
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
+        """Take an arriving job at ``now_s`` seconds.
+
+        ``room`` is how many more nodes of each pool may be bought, ``None``: any number. ``None``
+        is returned, and nothing has changed, when the job does not fit.
+        """
         ...
 
     def depart(self, job: Job, now_s: float) -> Change:
@@ -130,6 +157,14 @@ class Policy(Protocol):
 
     def review(self, now_s: float) -> Change:
         """Think again at ``now_s`` seconds, though nobody comes or goes."""
+        ...
+
+    def nodes_alone(self, job: Job) -> Room:
+        """Return the nodes of each pool that a job takes where it shares nothing."""
+        ...
+
+    def fork(self) -> Self:
+        """Return an independent copy in the same state: what it does leaves this one alone."""
         ...
 
 
@@ -142,3 +177,24 @@ class FixedPins:
     def review(self, now_s: float) -> Change:
         """Change nothing."""
         return Change()
+
+    def nodes_alone(self, job: Job) -> Room:
+        """Return the job's own node counts."""
+        return job.rollout_nodes, job.train_nodes
+
+
+class NoFleet:
+    """Part of a policy that cannot keep to a fixed fleet."""
+
+    def nodes_alone(self, job: Job) -> Room:
+        """Return the job's own node counts."""
+        return job.rollout_nodes, job.train_nodes
+
+    def fork(self) -> Self:
+        """Refuse: only the queue for a fixed fleet asks for copies."""
+        raise UnsupportedError("This policy keeps to no fixed fleet, and makes no copies.")
+
+
+def fits(nodes: Room, room: Room | None) -> bool:
+    """Return whether so many nodes of each pool may be bought."""
+    return room is None or (nodes[0] <= room[0] and nodes[1] <= room[1])

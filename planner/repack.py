@@ -35,6 +35,7 @@ from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Final
 
+from instances.errors import UnsupportedError
 from instances.jobs import Job
 from models.covering_lp import Ending
 from models.known_groups import KnownGroups
@@ -42,8 +43,8 @@ from models.options import Deadline, SolveOptions
 from models.replan import Replan, SetMemory
 from planner.group_state import GroupState
 from planner.leaving import left_of
-from planner.placer import AdmissionKind, require_placeable
-from planner.policy import Change, NodesToHold, PolicyOptions
+from planner.placer import AdmissionKind, Room, require_placeable
+from planner.policy import Change, NodesToHold, NoFleet, PolicyOptions
 from planner.repack_change import Proposal, proposals_of
 from planner.repack_ledger import JobLedger
 from planner.repack_problem import RepackProblem, holding
@@ -96,7 +97,7 @@ class MovePrice:
         return self.restart_usd + self.overlap_usd + self.gain_usd
 
 
-class Repack:
+class Repack(NoFleet):
     """The policy; see the module docstring.
 
     Kinds of admission are those of the placer, and ``repacked``: running jobs were moved for it.
@@ -127,6 +128,11 @@ class Repack:
     )
 
     def __init__(self, options: PolicyOptions) -> None:
+        if options.fleet is not None:
+            raise UnsupportedError(
+                "Policy 'repack' does not keep to a fixed fleet: its searches buy nodes. Use "
+                "weave, solo, colocated, random or most-idle with a fleet."
+            )
         self.options = options
         self.params = options.repack
         hours = self.params.review_h
@@ -152,7 +158,7 @@ class Repack:
 
     # -- events ---------------------------------------------------------------------------
 
-    def arrive(self, job: Job, now_s: float) -> Change:
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change:
         """Take a job in, and move others for it where that pays."""
         began = self._clock()
         options = self.options

@@ -7,6 +7,10 @@ The loop is :mod:`planner.replay_loop`. Two conventions (design section 10), nev
 * ``wallclock``: a job leaves ``duration_s`` after it arrived, whatever it has done by then; each
   of its pauses makes that later by its own length.
 
+With a fixed fleet (``PolicyOptions.fleet``) there is nothing to rent: jobs that do not fit wait
+(:mod:`planner.admission_queue`), and a stay begins at its job's start. ``work`` is unchanged by
+that; ``wallclock`` counts ``duration_s`` from the start. Costs stay those of nodes while held.
+
 Whatever the policy answers is recorded as versions of groups, ``[from_s, to_s)``; all figures
 are sums over these versions. Plans of a policy that promises valid ones are checked version by
 version as they are made, and as a whole with their price at the end.
@@ -26,10 +30,12 @@ from instances.errors import CheckError, InputError, UnsupportedError, did_you_m
 from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Plan
 from models.bounds import VOLUME, VolumeSums
+from planner.admission_queue import AdmissionQueue, require_within_fleet
 from planner.ctrl_c import CtrlC
 from planner.policies import PolicyOptions, make_policy
 from planner.replay_loop import DEPARTURE, ReplayLoop
 from planner.replay_result import Convention, JobRecord, ReplayResult, Timeline
+from planner.wait_target import WaitTarget
 
 __all__ = [
     "Convention",
@@ -80,6 +86,7 @@ def replay(
     convention: Convention = "work",
     check: bool = True,
     progress: Progress | None = None,
+    target: WaitTarget | None = None,
 ) -> ReplayResult:
     """Replay a trace under a policy.
 
@@ -95,13 +102,19 @@ def replay(
         Check every version as it is made and the whole plan at the end.
     progress : callable, optional
         Called with (jobs departed, jobs) now and then.
+    target : WaitTarget, optional
+        Under ``options.fleet``: give up as soon as it is missed.
 
     Raises
     ------
     InputError
         For an unknown convention, or when there are no jobs.
     UnsupportedError
-        When the trace has one-step-off-policy jobs.
+        When the trace has one-step-off-policy jobs, or the policy cannot keep to a fleet.
+    InfeasibleError
+        When a job cannot run even alone, or is larger than the fleet.
+    TargetMissed
+        When more jobs have waited too long than ``target`` allows.
     CheckError
         When a policy that promises valid plans breaks a rule.
     KeyboardInterrupt
@@ -119,7 +132,10 @@ def replay(
         convention,
         check,
         VolumeSums(options.cluster, options.limits),
+        _queue(jobs, options, target),
     )
+    if options.fleet is not None:
+        require_within_fleet(jobs, loop.policy, options.fleet)
     departed, every = 0, max(1, len(jobs) // 200)
     with CtrlC() as ctrl_c:
         while loop.heap:
@@ -129,6 +145,15 @@ def replay(
                     progress(departed, len(jobs))
             ctrl_c.check()  # a search within the policy takes it for its own end
     return _result(loop)
+
+
+def _queue(
+    jobs: JobTable, options: PolicyOptions, target: WaitTarget | None
+) -> AdmissionQueue | None:
+    """Return the queue for a fixed fleet, if there is one."""
+    if options.fleet is None:
+        return None
+    return AdmissionQueue(options.fleet, options.queue, jobs.arrival_s.tolist(), target)
 
 
 def _admission(loop: ReplayLoop) -> dict[str, int] | None:
@@ -146,6 +171,7 @@ def _result(loop: ReplayLoop) -> ReplayResult:
         train_nodes=np.array(columns[3], dtype=np.int64),
         bound_usd_per_hour=np.array(columns[4]),
         sync_gbps=np.maximum(np.array(columns[5]), 0.0),
+        waiting=np.array(columns[6], dtype=np.int64),
     )
     cluster = loop.options.cluster
     usd_per_hour = cluster.rollout.usd_per_hour * timeline.rollout_nodes
@@ -163,6 +189,8 @@ def _result(loop: ReplayLoop) -> ReplayResult:
         pins_fixed=loop.policy.pins_fixed,
         pauses=tuple(loop.pauses),
         held=tuple(loop.held),
+        fleet=loop.options.fleet,
+        starts=tuple(loop.starts),
     )
     breaches = dict(loop.breaches)
     if loop.check and loop.policy.promises_valid:
@@ -197,4 +225,6 @@ def _result(loop: ReplayLoop) -> ReplayResult:
         breaches=breaches,
         decision_s=tuple(getattr(loop.policy, "decision_s", ())),
         pins_fixed=loop.policy.pins_fixed,
+        fleet=loop.options.fleet,
+        queue=loop.options.queue,
     )

@@ -4,7 +4,10 @@ Between events every job of a group with period ``C_g`` and rate ``k`` does ``k 
 per second, whatever each of the ``k`` takes; a paused job (a restart after a move) does none,
 while its group goes on around it. Events are ordered by (time, kind, sequence): at one moment
 departures come first, then ends of stays as they would be without pauses, nodes that are let go,
-arrivals, and reviews.
+arrivals, starts of jobs that waited, and reviews.
+
+Under a fixed fleet jobs queue (:mod:`planner.admission_queue`); a policy sees a job that waited
+as one that arrives when it starts.
 """
 
 from __future__ import annotations
@@ -12,24 +15,26 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from instances.checker import Violation, check_group
 from instances.errors import CheckError
 from instances.jobs import Job, JobTable
-from instances.plan import DedicatedNodes, GroupVersion, HeldNodes, Pause
+from instances.plan import DedicatedNodes, GroupVersion, HeldNodes, Pause, Start
 from models.bounds import VolumeSums
+from planner.admission_queue import AdmissionQueue
+from planner.backfill import Backfill, Forecast
 from planner.group_state import GroupState
 from planner.iterations import iteration_seconds_of
 from planner.policies import Change, Policy, PolicyOptions
-from planner.policy import NodesToHold
+from planner.policy import NodesToHold, Room, fits
 from planner.replay_result import Convention, JobRecord
 
-__all__ = ["ARRIVAL", "DEPARTURE", "RELEASE", "REVIEW", "UNPAUSED_END", "ReplayLoop"]
+__all__ = ["ADMIT", "ARRIVAL", "DEPARTURE", "RELEASE", "REVIEW", "UNPAUSED_END", "ReplayLoop"]
 
 #: Kinds of events, in their order at one moment.
-DEPARTURE, UNPAUSED_END, RELEASE, ARRIVAL, REVIEW = range(5)
+DEPARTURE, UNPAUSED_END, RELEASE, ARRIVAL, ADMIT, REVIEW = range(6)
 
 _GBIT_PER_GB: Final = 8.0
 
@@ -55,6 +60,9 @@ class ReplayLoop:
     ----------
     sums : VolumeSums
         Volume bound of the jobs that would be present without pauses: what no policy can beat.
+        A job counts from its start.
+    queue : AdmissionQueue or None
+        Jobs that wait for a fixed fleet.
     left : dict of str to tuple
         Per group when its last recorded version ended, s, and its rollout and train nodes.
     """
@@ -65,6 +73,7 @@ class ReplayLoop:
     convention: Convention
     check: bool
     sums: VolumeSums
+    queue: AdmissionQueue | None = None
     now_s: float = 0.0
     sequence: int = 0
     heap: list[tuple[float, int, int, int, int]] = field(default_factory=list)
@@ -78,7 +87,8 @@ class ReplayLoop:
     pauses: list[Pause] = field(default_factory=list)
     held: list[HeldNodes] = field(default_factory=list)
     left: dict[str, tuple[float, int, int]] = field(default_factory=dict)
-    rows: list[tuple[float, int, int, int, float, float]] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    rows: list[tuple[float, int, int, int, float, float, int]] = field(default_factory=list)
     admission: Counter[str] = field(default_factory=Counter)
     breaches: Counter[str] = field(default_factory=Counter)
     run_rollout_s: float = 0.0
@@ -88,9 +98,11 @@ class ReplayLoop:
     train_nodes: int = 0
     sync_gbps: float = 0.0
     dedicated_nodes: tuple[int, int] = (0, 0)
+    backfill: Backfill = field(init=False)
 
     def __post_init__(self) -> None:
         self.records = [JobRecord(job) for job in self.jobs]
+        self.backfill = Backfill(self.forecast)
         self.index = {job_id: i for i, job_id in enumerate(self.jobs.job_id)}
         self.stamp = [0] * len(self.records)
         for i, record in enumerate(self.records):
@@ -117,10 +129,14 @@ class ReplayLoop:
             self._depart(item)
         elif kind == ARRIVAL:
             self._arrive(item)
+        elif kind == ADMIT:
+            self._admit()
         elif kind == UNPAUSED_END:
             self.sums.remove(self.records[item].job)
         elif kind == RELEASE:
             self._release(self.held[item])
+        if kind in (DEPARTURE, RELEASE):
+            self._nodes_changed()
         self._row()
         return kind
 
@@ -245,7 +261,7 @@ class ReplayLoop:
         self.pauses.append(Pause(job_id=job.job_id, from_s=self.now_s, to_s=record.paused_until_s))
         if self.convention == "wallclock":
             self.stamp[i] += 1
-            self._push(job.arrival_s + job.duration_s + record.paused_s, DEPARTURE, i)
+            self._push(record.start_s + job.duration_s + record.paused_s, DEPARTURE, i)
 
     def _hold(self, nodes: NodesToHold) -> None:
         """Keep paying for nodes that a group has left, if it ever had them for any time."""
@@ -286,28 +302,109 @@ class ReplayLoop:
     # -- events -------------------------------------------------------------------------
 
     def _arrive(self, i: int) -> None:
-        """Handle an arrival."""
+        """Handle an arrival: the job starts, or queues if there is a fleet to wait for."""
+        if self.queue is None:
+            self._start(i, None)
+        else:
+            self.queue.waiting.append(i)
+            self._call_queue()
+
+    def _start(self, i: int, room: Room | None) -> bool:
+        """Start a job now if it fits; return whether it did."""
         record = self.records[i]
-        job = record.job
-        self.present += 1
+        job = self._as_started(i)
         if job.mode == "async":
+            if not fits((job.rollout_nodes, job.train_nodes), room):
+                return False
             record.group_id = "dedicated"
             record.group_size_max = 1
             record.worst_iteration_s = record.worst_single_s = job.solo_s
             self._hold_dedicated(job, 1)
-            self._push(job.arrival_s + job.duration_s, DEPARTURE, i)
-            return
-        self.sums.add(job)
-        if self.convention == "wallclock":
-            end_s = job.arrival_s + job.duration_s
-            self._push(end_s, DEPARTURE, i)
-            if not self.policy.pins_fixed:  # pauses may lengthen the stay, not the bound
-                self._push(end_s, UNPAUSED_END, i)
-        change = self.policy.arrive(job, self.now_s)
-        if change.admission is not None:
-            record.admission = change.admission
-            self.admission[change.admission] += 1
-        self._apply(change)
+            self._push(self.now_s + job.duration_s, DEPARTURE, i)
+        else:
+            change = self.policy.arrive(job, self.now_s, room)
+            if change is None:
+                return False
+            self.sums.add(job)
+            if self.convention == "wallclock":
+                end_s = self.now_s + job.duration_s
+                self._push(end_s, DEPARTURE, i)
+                if not self.policy.pins_fixed:  # pauses may lengthen the stay, not the bound
+                    self._push(end_s, UNPAUSED_END, i)
+            if change.admission is not None:
+                record.admission = change.admission
+                self.admission[change.admission] += 1
+            self._apply(change)
+        self.present += 1
+        record.start_s = self.now_s
+        if record.wait_s > 0:
+            self.starts.append(Start(job.job_id, self.now_s))
+        return True
+
+    def _as_started(self, i: int) -> Job:
+        """Return a job as a policy sees it if it starts now: one that arrives now."""
+        job = self.records[i].job
+        return job if job.arrival_s == self.now_s else replace(job, arrival_s=self.now_s)
+
+    def _nodes_changed(self) -> None:
+        """Have the queue looked at: somebody who waits may fit now."""
+        self.backfill.forget()
+        if self.queue is not None and self.queue.waiting:
+            self._call_queue()
+
+    def _call_queue(self) -> None:
+        """Have the queue looked at once all else of this moment has happened."""
+        assert self.queue is not None
+        if not self.queue.called:
+            self.queue.called = True
+            self._push(self.now_s, ADMIT, -1)
+
+    def _admit(self) -> None:
+        """Start whoever may start now."""
+        queue = self.queue
+        assert queue is not None
+        queue.called = False
+        while queue.waiting:
+            at = self._start_one(queue)
+            if at is None:
+                break
+            queue.start(at, self.now_s)
+            self.backfill.forget()
+        queue.check(self.now_s)
+
+    def _start_one(self, queue: AdmissionQueue) -> int | None:
+        """Start the head if it fits, else who may pass it; return the place in the queue."""
+        room = queue.room(self.rollout_nodes, self.train_nodes)
+        if self._start(queue.waiting[0], room):
+            return 0
+        if queue.rule == "fifo":
+            return None
+        at = self.backfill.next(queue.waiting, self._as_started, self.now_s)
+        if at is not None:
+            started = self._start(queue.waiting[at], room)
+            assert started  # as in the forecast
+        return at
+
+    def forecast(self) -> Forecast:
+        """Return when the jobs that run would leave if nobody else started."""
+        assert self.queue is not None
+        return Forecast(
+            self.policy.fork(),
+            self.convention,
+            self.queue.fleet,
+            (self.rollout_nodes, self.train_nodes),
+            [(group.state, group.since_s) for group in self.running.values()],
+            {
+                record.job.job_id: record.iterations
+                for group in self.running.values()
+                for record in group.records
+            },
+            [
+                (time_s, sequence, self.records[item].job)
+                for time_s, kind, sequence, item, stamp in self.heap
+                if kind == DEPARTURE and stamp == self.stamp[item]
+            ],
+        )
 
     def _depart(self, i: int) -> None:
         """Handle a departure."""
@@ -336,7 +433,7 @@ class ReplayLoop:
 
     def _leave_dedicated(self, record: JobRecord) -> None:
         job = record.job
-        seconds = self.now_s - job.arrival_s
+        seconds = self.now_s - record.start_s
         record.iterations = seconds / job.solo_s
         record.rollout_node_s = seconds * job.rollout_nodes
         record.train_node_s = seconds * job.train_nodes
@@ -344,7 +441,7 @@ class ReplayLoop:
         self.dedicated.append(
             DedicatedNodes(
                 job_id=job.job_id,
-                from_s=job.arrival_s,
+                from_s=record.start_s,
                 to_s=self.now_s,
                 rollout_nodes=job.rollout_nodes,
                 train_nodes=job.train_nodes,
@@ -372,6 +469,7 @@ class ReplayLoop:
             self.train_nodes,
             self.sums.usd_per_hour() + cluster.usd_per_hour(*self.dedicated_nodes),
             self.sync_gbps if self.present else 0.0,
+            0 if self.queue is None else len(self.queue.waiting),
         )
         if self.rows and self.rows[-1][0] == self.now_s:
             self.rows[-1] = values

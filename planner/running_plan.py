@@ -26,7 +26,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar
 
-from instances.errors import FleetPlannerError, InputError
+from instances.errors import FleetPlannerError, InputError, UnsupportedError
 from instances.group_checker import TOLERANCE_S
 from instances.jobs import Job, JobTable
 from instances.plan import DedicatedNodes, GroupVersion, HeldNodes, Plan
@@ -227,9 +227,16 @@ def running_plan(
     ------
     InputError
         When the moment is none, or missing where there are many, or the progress file is faulty.
+    UnsupportedError
+        For a plan whose jobs waited for a fixed fleet.
     FleetPlannerError
         When no group runs at that moment.
     """
+    if plan.fleet is not None or plan.starts:
+        raise UnsupportedError(
+            "Expected a plan whose nodes are rented, got one for a fixed fleet: planner repack "
+            "would propose nodes that the fleet does not have."
+        )
     moment = _moment(plan, at_hours, now=now)
     groups = moment.of(plan.groups)
     if not groups:

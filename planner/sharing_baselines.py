@@ -14,8 +14,10 @@ breaches counted. All other rules of a valid plan hold, and periods are as short
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Self
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from models.group_shape import Pins
 from models.period import construct
 from planner.group_state import GroupState
 from planner.placer import AdmissionKind, require_feasible_alone
-from planner.policy import Change, FixedPins, PolicyOptions
+from planner.policy import Change, FixedPins, PolicyOptions, Room, fits
 
 __all__ = ["MostIdle", "RandomGroup"]
 
@@ -82,19 +84,24 @@ class _ByRoom(FixedPins):
         self._next_node: dict[int, list[int]] = {}
         self._created = 0
 
-    def choose(self, candidates: list[GroupState]) -> GroupState | None:
-        """Return the group to join, or ``None`` for a new one."""
+    def choose(self, candidates: list[GroupState], *, may_open: bool = True) -> GroupState | None:
+        """Return the group to join, or ``None`` for a new one, which ``may_open`` allows."""
         raise NotImplementedError
 
-    def arrive(self, job: Job, now_s: float) -> Change:
-        """Pin the job in the chosen group, or open one."""
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
+        """Pin the job in the chosen group, or open one; what exceeds the room is no choice."""
         require_feasible_alone(job, self._cluster, self._limits)
         candidates = {}
         for number, state in self._groups.items():
             pins = self._pins(state, job)
-            if pins is not None:
+            if pins is None:
+                continue
+            if fits((job.rollout_nodes - len(pins[0]), job.train_nodes - len(pins[1])), room):
                 candidates[number] = pins
-        chosen = self.choose([self._groups[number] for number in candidates])
+        may_open = fits(self.nodes_alone(job), room)
+        if not candidates and not may_open:
+            return None
+        chosen = self.choose([self._groups[n] for n in candidates], may_open=may_open)
         if chosen is None:
             return self._open(job)
         rollout, train = candidates[chosen.number]
@@ -125,6 +132,14 @@ class _ByRoom(FixedPins):
             del self._groups[number], self._next_node[number]
             return Change((), (number,))
         return Change((self._scheduled(state.without(job.job_id)),))
+
+    def fork(self) -> Self:
+        """Return an independent copy."""
+        other = copy.copy(self)
+        other._groups = dict(self._groups)
+        other._home = dict(self._home)
+        other._next_node = {number: list(ids) for number, ids in self._next_node.items()}
+        return other
 
     def _pins(self, state: GroupState, job: Job) -> tuple[list[int], list[int]] | None:
         """Return the existing nodes of both pools the job would use, or ``None``."""
@@ -181,10 +196,16 @@ class RandomGroup(_ByRoom):
         super().__init__(options)
         self._rng = np.random.default_rng(options.seed)
 
-    def choose(self, candidates: list[GroupState]) -> GroupState | None:
+    def choose(self, candidates: list[GroupState], *, may_open: bool = True) -> GroupState | None:
         """Draw."""
-        drawn = int(self._rng.integers(len(candidates) + 1))
+        drawn = int(self._rng.integers(len(candidates) + may_open))
         return candidates[drawn] if drawn < len(candidates) else None
+
+    def fork(self) -> Self:
+        """Return an independent copy, which draws the same numbers."""
+        other = super().fork()
+        other._rng = copy.deepcopy(self._rng)
+        return other
 
 
 class MostIdle(_ByRoom):
@@ -192,7 +213,7 @@ class MostIdle(_ByRoom):
 
     name = "most-idle"
 
-    def choose(self, candidates: list[GroupState]) -> GroupState | None:
+    def choose(self, candidates: list[GroupState], *, may_open: bool = True) -> GroupState | None:
         """Return the idlest candidate."""
         if not candidates:
             return None

@@ -9,6 +9,7 @@ from instances.restarts import restart_sources
 from models.bounds import VOLUME
 from planner.api import PlanReport
 from planner.replay import Convention, ReplayResult
+from planner.waiting_tables import waiting_sentences, waiting_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,11 +214,16 @@ def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
     for pool, node in (("rollout", cluster.rollout), ("train", cluster.train)):
         nodes, gpus = peak[pool], peak[pool] * node.gpus_per_node
         parts.append(f"{nodes} {node.gpu.name} node{'s' * (nodes != 1)} ({gpus} GPUs)")
-    hold = cluster.usd_per_hour(peak["rollout"], peak["train"])
-    return (
+    needs = (
         f"{report.policy} needs at most {parts[0]} and {parts[1]} at once; for 95% of the time "
         f"{p95['rollout']} + {p95['train']} nodes are enough. It costs ${result.usd_total:,.0f} "
-        f"with nodes paid only while held; holding the peak all along costs ${hold:,.2f}/h, "
+        f"with nodes paid only while held"
+    )
+    if result.fleet is not None:  # whose price all along is told next
+        return f"{needs}."
+    hold = cluster.usd_per_hour(peak["rollout"], peak["train"])
+    return (
+        f"{needs}; holding the peak all along costs ${hold:,.2f}/h, "
         f"${hold * result.horizon_h:,.0f} in all."
     )
 
@@ -268,7 +274,7 @@ def _against(report: PlanReport, convention: Convention) -> str:
 def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
     """Return the answer in sentences: fleet, price, gap, savings, admission, links."""
     cluster = result.cluster
-    lines = [_fleet_sentence(report, result)]
+    lines = [_fleet_sentence(report, result), *waiting_sentences(result)]
     if result.promises_valid:
         lines.append(_bound_sentence(result))
     against = _against(report, result.convention)
@@ -329,6 +335,8 @@ def print_plan(report: PlanReport, console: Console) -> None:
     for convention in report.results:
         console.print()
         console.print(_policy_table(report, convention))
+        if report.options.fleet is not None:
+            console.print(waiting_table(report, convention))
     for note in _notes(report):
         console.print(note, style="dim", markup=False)
 
@@ -336,6 +344,11 @@ def print_plan(report: PlanReport, console: Console) -> None:
 def _notes(report: PlanReport) -> list[str]:
     """Return what a reader of the tables must know, one fact a line."""
     notes = ["$/h is the mean over the row's own horizon; totals compare better."]
+    if report.options.fleet is not None:
+        notes.append(
+            "$/h and totals above price nodes while held; $ to own prices the fleet over the row's "
+            "horizon. SLO met leaves waiting out; waits in: counted from the arrival."
+        )
     if report.baselines:
         notes.append("vs: total cost of that baseline over the row's.")
     notes.append(
@@ -397,6 +410,8 @@ def print_check(name: str, plan: Plan, report: CheckReport, console: Console, mo
     if plan.pauses:
         hours = sum(pause.to_s - pause.from_s for pause in plan.pauses) / 3600.0
         pauses = f", {_many(len(plan.pauses), 'pause')} of {hours:,.1f} h in all"
+    if plan.fleet is not None:
+        pauses += f", fleet of {plan.fleet}, {_many(len(plan.starts), 'job')} waited for it"
     console.print(f"{name}: {verdict}", style="bold", markup=False)
     console.print(
         f"{_many(report.n_jobs, 'job')}, {_many(report.n_groups, 'group version')}{pauses}, policy "

@@ -14,7 +14,7 @@ from models.period import construct
 from planner.group_state import GroupState
 from planner.leaving import left_of
 from planner.placer import AdmissionKind
-from planner.policy import Change, NodesToHold, Policy, PolicyOptions
+from planner.policy import Change, NodesToHold, NoFleet, Policy, PolicyOptions, Room
 from planner.repack_ledger import JobLedger
 
 #: Group numbers and who is in them, one letter a job.
@@ -35,7 +35,7 @@ def group_of(jobs: Sequence[Job], number: int) -> GroupState | None:
     )
 
 
-class Mover:
+class Mover(NoFleet):
     """Part of every policy here: groups, and what an event changed of them."""
 
     name = "repack"
@@ -93,7 +93,7 @@ class Scripted(Mover):
         super().__init__(options)
         self.script, self.held, self.review_s = script, held, review_s
 
-    def arrive(self, job: Job, now_s: float) -> Change:
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change:
         before = dict(self.groups)
         self.jobs[job.job_id] = job
         self.alone(job)
@@ -148,7 +148,7 @@ class Restless(Mover):
         self.overlap_s = overlap_s
         self.review_s = 1800.0
 
-    def arrive(self, job: Job, now_s: float) -> Change:
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change:
         before = dict(self.groups)
         self.ledger.arrive(job, now_s)
         self.alone(job)

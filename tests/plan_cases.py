@@ -10,12 +10,14 @@ from instances.hardware import DEFAULT_CLUSTER, Links, ModelDefaults
 from instances.jobs import FLOAT_FIELDS, INT_FIELDS, Job, JobTable
 from instances.plan import (
     DedicatedNodes,
+    Fleet,
     GroupVersion,
     HeldNodes,
     JobPlacement,
     Limits,
     Pause,
     Plan,
+    Start,
 )
 
 AWKWARD = 0.1 + 0.2  # needs all 17 digits
@@ -96,6 +98,8 @@ PLAN = Plan(
         Pause(job_id="b é", from_s=-1.0, to_s=-2.0),
     ),
     held=(HeldNodes(group_id="g0", from_s=AWKWARD, to_s=9.0, rollout_nodes=2, train_nodes=0),),
+    fleet=Fleet(2, 0),
+    starts=(Start("a", AWKWARD), Start("b é", -1.0)),
 )
 
 

@@ -26,7 +26,7 @@ from checker_cases import (
     simple_group,
     with_starts,
 )
-from instances import checker, group_checker, pause_checker
+from instances import checker, fleet_checker, group_checker, pause_checker
 from instances.checker import Violation, check_group, check_plan
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
@@ -294,7 +294,9 @@ def test_bad_periods_and_numbers_are_format_violations(bad: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [checker, group_checker, pause_checker], ids=["plans", "groups", "pauses"]
+    "module",
+    [checker, group_checker, pause_checker, fleet_checker],
+    ids=["plans", "groups", "pauses", "fleets"],
 )
 def test_the_checker_imports_only_the_plan_types(module: ModuleType) -> None:
     source = Path(module.__file__ or "").read_text(encoding="utf-8")
@@ -304,8 +306,13 @@ def test_the_checker_imports_only_the_plan_types(module: ModuleType) -> None:
     }
     problem = {"instances.hardware", "instances.jobs", "instances.plan"}
     halves = {
-        checker: {"instances.group_checker", "instances.pause_checker"},
+        checker: {
+            "instances.fleet_checker",
+            "instances.group_checker",
+            "instances.pause_checker",
+        },
         pause_checker: {"instances.group_checker"},
+        fleet_checker: {"instances.group_checker"},
     }
     assert ours <= problem | halves.get(module, set())
 

@@ -30,7 +30,14 @@ from plan_cases import AWKWARD, PLAN, assert_same_plan
         PLAN,
         dataclasses.replace(PLAN, cluster=DEFAULT_CLUSTER, limits=Limits(), pins_fixed=True),
         dataclasses.replace(
-            PLAN, jobs=JobTable.from_jobs([]), groups=(), dedicated=(), pauses=(), held=()
+            PLAN,
+            jobs=JobTable.from_jobs([]),
+            groups=(),
+            dedicated=(),
+            pauses=(),
+            held=(),
+            fleet=None,
+            starts=(),
         ),
     ],
     ids=["every field", "defaults", "empty"],
@@ -79,6 +86,18 @@ def test_pauses_and_held_nodes_are_written_and_may_be_absent() -> None:
     older = plan_to_dict(plain)
     assert (older["pauses"], older["held"]) == ([], [])
     for key in ("pauses", "held"):  # a file of before they existed
+        del older[key]
+        assert_same_plan(plan_from_dict(older), plain)
+
+
+def test_a_fleet_and_starts_are_written_and_may_be_absent() -> None:
+    data = plan_to_dict(PLAN)
+    assert data["fleet"] == {"rollout_nodes": 2, "train_nodes": 0}
+    assert data["starts"] == [{"job_id": "a", "at_s": AWKWARD}, {"job_id": "b é", "at_s": -1.0}]
+    plain = dataclasses.replace(PLAN, fleet=None, starts=())
+    older = plan_to_dict(plain)
+    assert (older["fleet"], older["starts"]) == (None, [])
+    for key in ("fleet", "starts"):  # a file of before they existed
         del older[key]
         assert_same_plan(plan_from_dict(older), plain)
 

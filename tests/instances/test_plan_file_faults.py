@@ -191,6 +191,32 @@ MALFORMED: dict[str, tuple[Edit, str]] = {
         put("held", 0, "group", "g0"),
         "Unknown key 'held.0.group'. Did you mean 'group_id'?",
     ),
+    "fleet": (
+        put("fleet", "rollout_nodes", -1),
+        "Expected fleet.rollout_nodes >= 0, got -1.",
+    ),
+    "fleet in part": (
+        put("fleet", "train_nodes", 1.5),
+        "Expected fleet.train_nodes to be a whole number, got 1.5.",
+    ),
+    "fleet of one pool": (drop("fleet", "train_nodes"), "Missing fleet.train_nodes."),
+    "fleet, near key": (
+        put("fleet", "train_node", 1),
+        "Unknown key 'fleet.train_node'. Did you mean 'train_nodes'?",
+    ),
+    "start": (
+        put("starts", 1, "at_s", float("nan")),
+        "Expected starts.1.at_s to be a finite number, got nan.",
+    ),
+    "start of a number": (
+        put("starts", 0, "job_id", 7),
+        "Expected starts.0.job_id to be text, got 7.",
+    ),
+    "start, near key": (
+        put("starts", 0, "job", "a"),
+        "Unknown key 'starts.0.job'. Did you mean 'job_id'?",
+    ),
+    "no starts": (put("starts", None), "Expected starts to be a list, got None."),
     # Columns.
     "restart": (
         put("jobs", "optional", "restart_s", 2, -0.5),

@@ -31,6 +31,7 @@ from instances.plan_file import plan_to_dict
 from planner.group_state import GroupState
 from planner.placer import PlacerParams
 from planner.policies import POLICIES, Change, PolicyOptions, Solo, Weave
+from planner.policy import Room
 from planner.replay import Convention, refuse_one_step, replay
 from replay_cases import (
     CONVENTIONS,
@@ -342,8 +343,9 @@ class Forgetful(Weave):
 
     name = "forgetful"
 
-    def arrive(self, job: Job, now_s: float) -> Change:
-        change = super().arrive(job, now_s)
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
+        change = super().arrive(job, now_s, room)
+        assert change is not None
         (group,) = change.groups
         pins = (*group.train_pins[:-1], ())
         return dataclasses.replace(change, groups=(dataclasses.replace(group, train_pins=pins),))

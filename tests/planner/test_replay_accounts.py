@@ -301,6 +301,7 @@ def profile(*steps: tuple[float, int]) -> Timeline:
         train_nodes=2 * nodes,
         bound_usd_per_hour=np.zeros(len(nodes)),
         sync_gbps=np.zeros(len(nodes)),
+        waiting=np.zeros(len(nodes), dtype=np.int64),
     )
 
 
