@@ -1,0 +1,154 @@
+"""What ``planner size`` is asked: which parts, at which levels, with how much effort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from instances.bootstrap import Bursts
+from instances.errors import InputError, did_you_mean
+from planner.wait_target import WaitTarget
+
+__all__ = ["PARTS", "Perfect", "SizeParams", "require_parts"]
+
+#: Parts beyond demand and the least-cost split, which are always there, in order of making.
+PARTS: Final = (
+    "alternatives",
+    "fleet",
+    "loss",
+    "prices",
+    "changes",
+    "tokens",
+    "worth",
+    "uncertainty",
+)
+#: What stands beside the policies as a perfect system.
+Perfect = Literal["bound", "optimum", "none"]
+#: What may be named, by field.
+_KINDS: Final = {
+    "sync_kinds": ("hierarchical", "flat"),
+    "switches": ("none", "warm", "cold"),
+    "plan_at": ("p50", "p95", "p99", "max"),
+}
+
+
+def require_parts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return parts in their own order.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, with the nearest known one.
+    """
+    for name in names:
+        if name not in PARTS:
+            raise InputError(
+                f"Unknown part '{name}'.{did_you_mean(name, PARTS)} Known parts: "
+                f"{', '.join(PARTS)}."
+            )
+    return tuple(name for name in PARTS if name in names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeParams:
+    """The questions.
+
+    Attributes
+    ----------
+    parts : tuple of str
+        Of :data:`PARTS`; ``loss`` needs ``fleet``.
+    perfect : {"bound", "optimum", "none"}
+        Volume bound, or the snapshot optimum at every moment (which takes long), or neither.
+    target : WaitTarget
+        Of a fixed fleet.
+    ladder_s : tuple of float
+        Further waiting targets, for the frontier of cost against wait, s.
+    most_nodes : tuple of (int, int), optional
+        Most rollout and train nodes of a fixed fleet; default: the peak of the plain replay.
+    near : tuple of float
+        How far above the least cost alternatives may be, as shares.
+    price_ratios : tuple of float
+        Price of a train GPU over that of a rollout GPU, increasing.
+    dram_tb, slo_scales, link_gbps, links, group_sizes : tuple of numbers
+    sync_kinds, switches : tuple of str
+        Levels of ``changes``; an empty one is left out.
+    plan_at : tuple of str
+        Of ``p50``, ``p95``, ``p99``, ``max``: levels of ``tokens``.
+    samples : int
+        Sampled executions of each plan, for ``tokens``.
+    moments : int
+        Snapshots solved exactly, for ``worth``.
+    time_limit_s : float
+        Of one snapshot.
+    growths : tuple of float
+        Arrivals over those of the trace, for ``uncertainty``.
+    growth_years : float or None
+        In how many years the last growth is reached.
+    replications : int
+    processes : int
+        That replay drawn traces; answers do not depend on it.
+    block_h : float
+        Blocks of the bootstrap, h.
+    bursts : {"independent", "coincident"}
+        Whether growth is more customers, or the same ones sending more at the same moments.
+    warm_up_h : float or None
+        Leave out so many hours while the drawn traces fill, and the time in which they drain.
+    confidence, coverage : float
+        Share of the futures in which, and share of the time for which, a fleet has to be enough.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        For a number out of its range.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    perfect: Perfect = "bound"
+    target: WaitTarget = field(default_factory=lambda: WaitTarget(1800.0))
+    ladder_s: tuple[float, ...] = (0.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0)
+    most_nodes: tuple[int, int] | None = None
+    near: tuple[float, ...] = (0.01, 0.05)
+    price_ratios: tuple[float, ...] = tuple(1.0 + 0.25 * i for i in range(29))
+    dram_tb: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 3.0)
+    slo_scales: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0)
+    link_gbps: tuple[float, ...] = (10.0, 20.0, 100.0, 400.0)
+    links: tuple[int, ...] = (1, 2, 4)
+    group_sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 8, 0)
+    sync_kinds: tuple[str, ...] = ("hierarchical", "flat")
+    switches: tuple[str, ...] = ("none", "warm", "cold")
+    plan_at: tuple[str, ...] = ("p50", "p95", "p99", "max")
+    samples: int = 5
+    moments: int = 5
+    time_limit_s: float = 5.0
+    growths: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0)
+    growth_years: float | None = None
+    replications: int = 60
+    processes: int = 1
+    block_h: float = 24.0
+    bursts: Bursts = "independent"
+    warm_up_h: float | None = None
+    confidence: float = 0.95
+    coverage: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", require_parts(self.parts))
+        if "loss" in self.parts and "fleet" not in self.parts:
+            raise InputError("Expected part fleet with part loss: it is that fleet's nodes.")
+        if self.seed < 0:
+            raise InputError(f"Expected seed >= 0, got {self.seed}.")
+        for name in ("samples", "moments", "replications", "processes"):
+            if getattr(self, name) < 1:
+                raise InputError(f"Expected {name} >= 1, got {getattr(self, name)}.")
+        for name, known in _KINDS.items():
+            unknown = [kind for kind in getattr(self, name) if kind not in known]
+            if unknown:
+                raise InputError(
+                    f"Expected {name} in {', '.join(known)}, got '{unknown[0]}'."
+                    f"{did_you_mean(unknown[0], known)}"
+                )
+        if any(not 0 <= share < 10 for share in self.near):
+            raise InputError(f"Expected shares >= 0 above the least cost, got {list(self.near)}.")
+        if any(not wait_s >= 0 for wait_s in self.ladder_s):
+            raise InputError(f"Expected waits >= 0 s, got {list(self.ladder_s)}.")
