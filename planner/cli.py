@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from instances.errors import InputError, did_you_mean
+from planner.cli_fleet import FleetOption, QueueOption, fleet_of
 from planner.cli_gap import gap
 from planner.cli_options import (
     ClusterOption,
@@ -59,7 +60,9 @@ from planner.cli_repack_options import (
     repack_params,
     with_restarts,
 )
+from planner.cli_size import size
 from planner.cli_snapshot import export, snapshot
+from planner.cli_sweep import sweep
 from planner.terminal import EXIT_FAILED, Reporter, guarded
 
 if TYPE_CHECKING:
@@ -179,6 +182,8 @@ def plan(
         float,
         typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
     ] = 1.0,
+    fleet: FleetOption = None,
+    queue: QueueOption = None,
     seed: SeedOption = 0,
     seeds: Annotated[
         int,
@@ -231,6 +236,7 @@ def plan(
         freeze=freeze,
     )
     repack = repack_params(moves, (policy, *names))
+    owned = fleet_of(fleet, queue)
     params = PlacerParams(
         objective=objective.value,
         tie_rule=tie_rule,
@@ -258,6 +264,8 @@ def plan(
             placer=params,
             repack=repack,
             colocated_factor=colocated_factor,
+            fleet=owned,
+            queue="fifo" if queue is None else queue.value,
             durations=durations.value,
             seeds=range(seed, seed + seeds),
             check=check,
@@ -285,6 +293,8 @@ def plan(
 app.command("snapshot")(snapshot)
 app.command("gap", cls=PanelCommand)(gap)
 app.command("repack", cls=PanelCommand)(repack_now)
+app.command("size", cls=PanelCommand)(size)
+app.command("sweep")(sweep)
 
 
 # --- check ------------------------------------------------------------------------------

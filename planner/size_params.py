@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from instances.bootstrap import Bursts
 from instances.errors import InputError, did_you_mean
 from planner.wait_target import WaitTarget
+
+if TYPE_CHECKING:
+    from instances.bootstrap import Bursts
 
 __all__ = ["PARTS", "Perfect", "SizeParams", "require_parts"]
 
