@@ -49,6 +49,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
 
 
+def _one_line(text: str) -> str:
+    """Return a key as one line of a message, whatever is in it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def say(error: Any, place: Callable[[Sequence[int | str]], str], known: Sequence[str]) -> str:
     """Turn one pydantic error into one line.
 
@@ -62,7 +67,7 @@ def say(error: Any, place: Callable[[Sequence[int | str]], str], known: Sequence
         Keys known at that place, for the nearest one to an unknown key.
     """
     kind, value, context = error["type"], shown(error["input"]), error.get("ctx", {})
-    where = place(error["loc"])
+    where = _one_line(place(error["loc"]))
     if kind == "missing":
         return f"Missing {where}."
     if kind == "extra_forbidden":

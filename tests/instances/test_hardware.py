@@ -216,6 +216,10 @@ FAULTS: dict[str, tuple[str, str]] = {
         "[rolout]\n",
         "Unknown key 'rolout'. Did you mean 'rollout'? Known keys: rollout, train, links, model.",
     ),
+    "a line break in a key": (
+        '"a\\nb" = 3',
+        "Unknown key 'a\\nb'. Known keys: rollout, train, links, model.",
+    ),
     "nothing like it": (
         "price = 3",
         "Unknown key 'price'. Known keys: rollout, train, links, model.",
