@@ -34,6 +34,7 @@ for _package in ("instances", "models"):
     _require_own(_package)
 
 if TYPE_CHECKING:
+    from instances.bootstrap import bootstrap_trace
     from instances.catalog import catalog_path
     from instances.checker import CheckReport, Violation, check_plan
     from instances.cluster_file import read_cluster
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, ModelDefaults, NodeType
     from instances.importers import import_generic, import_philly
     from instances.jobs import Job, JobTable
-    from instances.plan import GroupVersion, Limits, Plan
+    from instances.plan import Fleet, GroupVersion, Limits, Plan
     from instances.plan_file import read_plan, write_plan_json
     from instances.trace import Trace, TraceError, jobs_from_frame, read_trace, write_trace
     from models.result import Conflict, Result, StoppedBy, Termination
@@ -63,14 +64,43 @@ if TYPE_CHECKING:
         plan_trace,
         solve_snapshot,
     )
+    from planner.cost_file import read_costs
+    from planner.demand import Demand, demand_of
+    from planner.fleet_answer import FleetAnswer
+    from planner.fleet_search import cheapest_fleet
     from planner.group_state import GroupState
     from planner.interval import Interval
     from planner.moment import Selection
     from planner.placer import Decision, Placer, PlacerParams
+    from planner.policy import PolicyOptions
+    from planner.pool_costs import CostModel, Period, PoolCosts, default_costs
     from planner.repack_params import RepackParams
     from planner.replay_result import JobRecord, ReplayResult, Timeline
+    from planner.size_params import SizeParams
+    from planner.size_report import SizeReport
+    from planner.sizing import size_trace
+    from planner.uncertainty import UncertaintyReport, fleet_uncertainty
+    from planner.wait_target import WaitTarget
 
 _HOME = {
+    "bootstrap_trace": "instances.bootstrap",
+    "Fleet": "instances.plan",
+    "Demand": "planner.demand",
+    "CostModel": "planner.pool_costs",
+    "PoolCosts": "planner.pool_costs",
+    "Period": "planner.pool_costs",
+    "default_costs": "planner.pool_costs",
+    "read_costs": "planner.cost_file",
+    "cheapest_fleet": "planner.fleet_search",
+    "FleetAnswer": "planner.fleet_answer",
+    "PolicyOptions": "planner.policy",
+    "SizeParams": "planner.size_params",
+    "SizeReport": "planner.size_report",
+    "size_trace": "planner.sizing",
+    "fleet_uncertainty": "planner.uncertainty",
+    "UncertaintyReport": "planner.uncertainty",
+    "WaitTarget": "planner.wait_target",
+    "demand_of": "planner.demand",
     "catalog_path": "instances.catalog",
     "CheckReport": "instances.checker",
     "Violation": "instances.checker",
@@ -137,8 +167,12 @@ __all__ = [
     "Cluster",
     "Coefficients",
     "Conflict",
+    "CostModel",
     "Decision",
+    "Demand",
     "Estimate",
+    "Fleet",
+    "FleetAnswer",
     "FleetCaps",
     "FleetPlannerError",
     "GapReport",
@@ -155,25 +189,37 @@ __all__ = [
     "Links",
     "ModelDefaults",
     "NodeType",
+    "Period",
     "Placer",
     "PlacerParams",
     "Plan",
     "PlanReport",
+    "PolicyOptions",
+    "PoolCosts",
     "RepackParams",
     "ReplayResult",
     "Result",
     "Selection",
+    "SizeParams",
+    "SizeReport",
     "SnapshotReport",
     "StoppedBy",
     "Termination",
     "Timeline",
     "Trace",
     "TraceError",
+    "UncertaintyReport",
     "UnsupportedError",
     "Violation",
+    "WaitTarget",
+    "bootstrap_trace",
     "catalog_path",
+    "cheapest_fleet",
     "check_plan",
+    "default_costs",
+    "demand_of",
     "estimate",
+    "fleet_uncertainty",
     "import_generic",
     "import_philly",
     "jobs_from_frame",
@@ -183,8 +229,10 @@ __all__ = [
     "profiles",
     "read_cluster",
     "read_coefficients",
+    "read_costs",
     "read_plan",
     "read_trace",
+    "size_trace",
     "solve_snapshot",
     "write_plan_json",
     "write_trace",

@@ -53,7 +53,7 @@ def require_parts(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeParams:
-    """The questions.
+    """The questions that a size report answers.
 
     Attributes
     ----------
