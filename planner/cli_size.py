@@ -74,6 +74,7 @@ from planner.cli_size_options import (
     parts_of,
     percents_of,
     ratios_of,
+    wait_share_of,
 )
 from planner.terminal import (
     EXIT_FAILED,
@@ -218,7 +219,7 @@ def size(
     params = SizeParams(
         parts=parts_of(only, skip),
         perfect=perfect.value,
-        target=WaitTarget(seconds_of(max_p95_wait, "--max-p95-wait"), wait_share),
+        target=WaitTarget(seconds_of(max_p95_wait, "--max-p95-wait"), wait_share_of(wait_share)),
         ladder_s=tuple(seconds_of(text, "--waits") for text in names_of(waits)),
         most_nodes=max_fleet_of(max_fleet),
         near=percents_of(near, "--near"),

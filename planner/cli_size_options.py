@@ -55,6 +55,7 @@ __all__ = [
     "parts_of",
     "percents_of",
     "ratios_of",
+    "wait_share_of",
 ]
 
 _FLEET: Final = "Fixed fleet (nothing to rent)"
@@ -350,6 +351,19 @@ def counts_of(text: str, option: str) -> tuple[int, ...]:
         if number != int(number):
             raise InputError(f"Expected {option} a list of whole numbers, got '{number:g}'.")
     return tuple(int(number) for number in numbers)
+
+
+def wait_share_of(share: float) -> float:
+    """Return a share of jobs.
+
+    Raises
+    ------
+    InputError
+        When it is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise InputError(f"Expected --wait-share > 0 and <= 1, got {share:g}.")
+    return share
 
 
 def percents_of(text: str, option: str) -> tuple[float, ...]:

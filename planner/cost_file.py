@@ -232,7 +232,10 @@ def _over(
             f"'{default.gpu}', and owning it costs its power too."
         )
     sources = {**default.sources, **dict.fromkeys(given, source), **table.sources}
-    return dataclasses.replace(default, **given, sources=sources)
+    try:
+        return dataclasses.replace(default, **given, sources=sources)
+    except InputError as error:
+        raise InputError(f"{source}: [{name}] {error}") from error
 
 
 def costs_to_dict(costs: CostModel) -> dict[str, Any]:

@@ -110,7 +110,8 @@ def newsvendor(
     most = peak if max_owned_nodes is None else min(peak, max_owned_nodes)
     if least > most:
         raise InfeasibleError(
-            f"No fleet meets the demand of the {pool} pool: its peak of {peak} nodes is "
+            f"No fleet meets the demand of the {pool} pool: its peak of {peak} "
+            f"node{'s' * (peak != 1)} is "
             f"{least - most} more than the {most} that can be owned and the {max_rented_nodes} "
             "that can be rented. Raise max_rented_nodes or max_owned_nodes."
         )

@@ -37,7 +37,7 @@ from typing import Final
 
 import numpy as np
 
-from instances.errors import InfeasibleError
+from instances.errors import InfeasibleError, UnsupportedError
 from instances.jobs import JobTable
 from instances.plan import Fleet
 from models.wait_bound import Sharing, WaitBound, wait_bound
@@ -83,6 +83,7 @@ _SHARING: Final[dict[str, Sharing]] = {
     "colocated": "train-only",
     "random": "room",
     "most-idle": "room",
+    "gavel": "valid",
 }
 #: How much larger than the answer fleets are replayed to see whether they meet the target too.
 _ABOVE: Final = 2
@@ -100,6 +101,11 @@ def bound_of(
     convention: Convention = "work",
 ) -> WaitBound:
     """Return which fleets cannot meet a target under a policy, proved without a replay."""
+    if policy not in _SHARING:
+        raise UnsupportedError(
+            f"Expected policy in {', '.join(_SHARING)} for a fixed fleet, got '{policy}': no bound "
+            "says which fleets are too small for it."
+        )
     shorter = options.colocated_factor if (policy, convention) == ("colocated", "work") else 1.0
     return wait_bound(
         jobs,

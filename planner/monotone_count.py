@@ -162,13 +162,13 @@ def count_dearer(  # noqa: PLR0913 - one argument per choice of the study
     Raises
     ------
     InputError
-        When there are fewer sync jobs than ``n_jobs``, ``n_jobs`` is below 2 or ``draws`` below 1.
+        When fewer than ``n_jobs`` jobs share nodes, ``n_jobs`` is below 2 or ``draws`` below 1.
     """
-    pool = table.where_mode("sync")
+    pool = table.where_sharing()
     if draws < 1 or not 2 <= n_jobs <= len(pool):
         raise InputError(
-            f"Expected draws >= 1 and 2 <= n_jobs <= {len(pool)} sync jobs, got {draws} and "
-            f"{n_jobs}."
+            f"Expected draws >= 1 and 2 <= n_jobs <= {len(pool)} jobs that share nodes, got "
+            f"{draws} and {n_jobs}."
         )
     rng = np.random.default_rng(seed)
     steps = [_Counter(f"host DRAM {low:g} -> {high:g} GB") for low, high in pairwise(dram_gb)]

@@ -118,16 +118,16 @@ def optimum_demand(report: GapReport) -> Demand:
 def work_node_hours(jobs: JobTable) -> dict[Pool, float]:
     """Return the node-hours that the work of a trace keeps busy, whatever shares them.
 
-    ``sum_j iterations_j a_j phase_j`` of sync jobs (design section 4), and the whole stays of
-    async ones: no policy with valid plans holds fewer node-hours of either pool.
+    ``sum_j iterations_j a_j phase_j`` of jobs that share nodes (design section 4), and the whole
+    stays of async ones: no policy with valid plans holds fewer node-hours of either pool.
     """
-    sync, apart = jobs.take(jobs.where_mode("sync")), jobs.take(jobs.where_mode("async"))
+    sharing, apart = jobs.take(jobs.where_sharing()), jobs.take(jobs.where_mode("async"))
     out: dict[Pool, float] = {}
     for pool, seconds, width, alone in (
-        ("rollout", sync.rollout_s, sync.rollout_nodes, apart.rollout_nodes),
-        ("train", sync.train_s, sync.train_nodes, apart.train_nodes),
+        ("rollout", sharing.rollout_s, sharing.rollout_nodes, apart.rollout_nodes),
+        ("train", sharing.train_s, sharing.train_nodes, apart.train_nodes),
     ):
-        busy_s = float(np.dot(sync.iterations * seconds, width))
+        busy_s = float(np.dot(sharing.iterations * seconds, width))
         busy_s += float(np.dot(apart.duration_s, alone))
         out[pool] = busy_s / _HOUR_S  # type: ignore[index]
     return out

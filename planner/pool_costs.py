@@ -19,6 +19,7 @@ A rented node costs its hourly price while it is rented, or for whole leases.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import expm1, isfinite, log1p
@@ -32,6 +33,8 @@ __all__ = ["HOURS_PER_YEAR", "CostModel", "Period", "PoolCosts", "default_costs"
 
 #: Interest a year below which there is none: round-off would be larger than its effect.
 _NO_INTEREST: Final = 1e-12
+#: The shortest lease, h: blocks of a demand are counted one by one.
+_LEAST_LEASE_H: Final = 1 / 60
 #: 365.25 days.
 HOURS_PER_YEAR: Final = 8_766.0
 
@@ -94,7 +97,8 @@ class PoolCosts:
     max_rented_nodes, max_owned_nodes : int or None
         Most at once.
     lease_block_h : float
-        Hours of a lease: a rented node is taken and paid in full for so long; 0: paid as used.
+        Hours of a lease: a rented node is taken and paid in full for so long, a minute at least;
+        0: paid as used.
     sources : mapping of str to str
         Where each number is from, by key; a guess says "guess".
 
@@ -140,6 +144,11 @@ class PoolCosts:
         if self.residual_share > 1:
             raise InputError(
                 f"Expected residual_share <= 1 ({self.gpu}), got {self.residual_share!r}."
+            )
+        if 0 < self.lease_block_h < _LEAST_LEASE_H:
+            raise InputError(
+                f"Expected lease_block_h 0 (paid as used) or at least 1/60, a minute ({self.gpu}), "
+                f"got {self.lease_block_h!r}."
             )
         if self._priced and self.watts_per_gpu is None:
             raise InputError(
@@ -338,6 +347,20 @@ class CostModel:
             for name in POOLS
             for key, text in self.pool(name).guesses().items()
         }
+
+
+def at_rent(cluster: Cluster, costs: CostModel) -> Cluster:
+    """Return a cluster whose GPUs cost what the cost model rents them for."""
+    pools = {
+        name: dataclasses.replace(
+            node,
+            gpu=dataclasses.replace(
+                node.gpu, usd_per_gpu_hour=costs.pool(name).rent_usd_per_gpu_hour
+            ),
+        )
+        for name, node in zip(POOLS, (cluster.rollout, cluster.train), strict=True)
+    }
+    return cluster.replace(**pools)
 
 
 def default_costs(cluster: Cluster) -> CostModel:

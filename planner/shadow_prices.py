@@ -7,8 +7,9 @@ Questions, each asked of the jobs present at some moments of a replay:
 * ``train-1``, ``train+1``: train nodes are owned, N of them, and only rollout nodes are paid:
   ``least(n)`` is the least price of rollout nodes with at most n train nodes. What the last of the
   N saves is ``least(N - 1) - least(N)``, what another would save ``least(N) - least(N + 1)``; to be
-  held against what a train node costs. N is given, else what the policy holds at the moment. Where
-  n does not bind, as an optimal plan needs fewer, another is worth exactly 0.
+  held against what a train node costs. N is given, else what the least-cost plan holds at the
+  moment; then the last is worth at least, and another at most, the price of a train node. Where n
+  does not bind, another is worth exactly 0.
 
 The worth is the difference of two proved optima. Where a moment is not proved in its time limit,
 it is the interval that the two costs held and the two bounds leave; where there is no plan with so
@@ -61,8 +62,8 @@ QUESTIONS: Final = {
     "dram+256": "+256 GB of host DRAM per node",
     "slo>=1.2": "every slo below 1.2 raised to 1.2",
     "slo+0.1": "slo + 0.1 for every job",
-    "train-1": "the last train node",
-    "train+1": "one more train node",
+    "train-1": "the last train node, in rollout nodes saved",
+    "train+1": "one more train node, in rollout nodes saved",
 }
 _NO_CAPS: Final = FleetCaps()
 
@@ -326,18 +327,6 @@ def _relaxed(question: str, tight: _Least, loose: _Least | str) -> Worth:
     return Worth(question=question, low_usd_per_hour=low, high_usd_per_hour=high)
 
 
-def _train_nodes(result: ReplayResult, moment: Moment) -> int:
-    """Return the most train nodes held during a moment, those of async jobs left out."""
-    line = result.timeline
-    during = (line.time_s >= moment.from_s) & (line.time_s < moment.to_s)
-    apart = sum(
-        record.job.train_nodes
-        for record in result.records
-        if record.job.mode == "async" and record.job.arrival_s <= moment.from_s < record.departure_s
-    )
-    return int(line.train_nodes[during].max(initial=0)) - apart
-
-
 # --- all of it ------------------------------------------------------------------------------------
 
 
@@ -370,7 +359,7 @@ def each_moment(
     questions : sequence of str
         Of ``QUESTIONS``.
     owned_train : int, optional
-        Train nodes of the fleet; what the policy holds at the moment unless given.
+        Train nodes of the fleet; what the least-cost plan holds at the moment unless given.
     time_limit_s : float or None
         Of each solve.
     progress : callable, optional
@@ -392,7 +381,7 @@ def each_moment(
         at = _AtMoment(
             result.jobs.take(one.moment.jobs), result.cluster, result.limits, time_limit_s
         )
-        here = _train_nodes(result, one.moment) if owned_train is None else owned_train
+        here = at.base.nodes[1] if owned_train is None else owned_train
         worths = []
         for question in questions:
             worths.append(at.worth(question, here))

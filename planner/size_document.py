@@ -48,6 +48,10 @@ def size_document(report: SizeReport, *, timings: bool = False) -> dict[str, Any
             "usd_per_hour": split.usd_per_hour,
             "capex_usd": split.capex_usd,
             "method": split.method,
+            "usd_total": split.usd_total,
+            "bound_usd_total": report.work_bound_usd_total
+            if report.convention == "work" and report.main.checked
+            else None,
         },
         "conventions": _conventions(report),
         "owned_and_rented": {pool: split_row(split.pool(pool)) for pool in POOLS},

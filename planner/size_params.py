@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -26,11 +28,39 @@ PARTS: Final = (
 )
 #: What stands beside the policies as a perfect system.
 Perfect = Literal["bound", "optimum", "none"]
-#: What may be named, by field.
+#: What may be named, by field, and the option that names it.
 _KINDS: Final = {
-    "sync_kinds": ("hierarchical", "flat"),
-    "switches": ("none", "warm", "cold"),
-    "plan_at": ("p50", "p95", "p99", "max"),
+    "sync_kinds": ("--sync-kinds", ("hierarchical", "flat")),
+    "switches": ("--switches", ("none", "warm", "cold")),
+    "plan_at": ("--plan-at", ("p50", "p95", "p99", "max")),
+}
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What every number of a field has to be, and the option it comes from."""
+
+    option: str
+    text: str
+    holds: Callable[[float], bool]
+
+
+#: Checked before anything is computed: a wrong number must not cost what came before it.
+_RULES: Final = {
+    "ladder_s": _Rule("--waits", "waits >= 0 s", lambda x: x >= 0),
+    "near": _Rule("--near", "shares >= 0 and < 10 above the least cost", lambda x: 0 <= x < 10),
+    "price_ratios": _Rule("--price-ratios", "price_ratios > 0", lambda x: 0 < x < math.inf),
+    "dram_tb": _Rule("--dram-tb", "dram_tb >= 0 TB", lambda x: 0 <= x < math.inf),
+    "slo_scales": _Rule("--slo-scales", "slo_scales >= 0", lambda x: 0 <= x < math.inf),
+    "link_gbps": _Rule("--links-gbps", "link_gbps >= 1e-09 Gb/s", lambda x: 1e-9 <= x < math.inf),
+    "links": _Rule("--links", "links >= 1", lambda x: x >= 1),
+    "group_sizes": _Rule("--group-sizes", "group_sizes >= 0", lambda x: x >= 0),
+    "growths": _Rule("--growth", "growths > 0", lambda x: 0 < x < math.inf),
+    "block_h": _Rule("--block-hours", "block_h > 0 h", lambda x: 0 < x < math.inf),
+    "warm_up_h": _Rule("--warm-up-hours", "warm_up_h >= 0 h", lambda x: 0 <= x < math.inf),
+    "confidence": _Rule("--confidence", "confidence > 0 and <= 1", lambda x: 0 < x <= 1),
+    "coverage": _Rule("--coverage", "coverage > 0 and <= 1", lambda x: 0 < x <= 1),
+    "growth_years": _Rule("--growth-in", "growth_years > 0 years", lambda x: 0 < x < math.inf),
 }
 
 
@@ -143,14 +173,37 @@ class SizeParams:
         for name in ("samples", "moments", "replications", "processes"):
             if getattr(self, name) < 1:
                 raise InputError(f"Expected {name} >= 1, got {getattr(self, name)}.")
-        for name, known in _KINDS.items():
+        for name, (option, known) in _KINDS.items():
             unknown = [kind for kind in getattr(self, name) if kind not in known]
             if unknown:
                 raise InputError(
-                    f"Expected {name} in {', '.join(known)}, got '{unknown[0]}'."
+                    f"Expected {name} in {', '.join(known)}, got '{unknown[0]}' ({option})."
                     f"{did_you_mean(unknown[0], known)}"
                 )
-        if any(not 0 <= share < 10 for share in self.near):
-            raise InputError(f"Expected shares >= 0 above the least cost, got {list(self.near)}.")
-        if any(not wait_s >= 0 for wait_s in self.ladder_s):
-            raise InputError(f"Expected waits >= 0 s, got {list(self.ladder_s)}.")
+        self._check_numbers()
+        self._check_growths()
+        if "tokens" in self.parts and not self.plan_at:
+            raise InputError("Expected plan_at at least one quantile, got none (--plan-at).")
+
+    def _check_numbers(self) -> None:
+        for name, rule in _RULES.items():
+            value = getattr(self, name)
+            numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+            for number in numbers:
+                if not rule.holds(number):
+                    raise InputError(f"Expected {rule.text}, got {number:g} ({rule.option}).")
+
+    def _check_growths(self) -> None:
+        growths = self.growths
+        if "uncertainty" not in self.parts:
+            return
+        if not growths or list(growths) != sorted(set(growths)):
+            raise InputError(
+                "Expected growths increasing, at least one, got "
+                f"{[float(growth) for growth in growths]} (--growth)."
+            )
+        if self.growth_years is not None and not growths[0] == 1 < growths[-1]:
+            raise InputError(
+                "Expected growths from 1, which is now, to one above 1 with growth_years, got "
+                f"{[float(growth) for growth in growths]} (--growth with --growth-in)."
+            )

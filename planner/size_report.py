@@ -11,6 +11,7 @@ from planner.demand import Demand
 from planner.economics import OwnRent
 from planner.fleet_search import FleetAnswer, FrontierPoint
 from planner.node_loss import NMinus1Fleet
+from planner.perfect_demand import work_node_hours
 from planner.plan_at import PlanAtRow
 from planner.policies import PolicyOptions
 from planner.pool_costs import CostModel
@@ -147,6 +148,21 @@ class SizeReport:
         found = self.main.split
         assert found is not None  # or there is no report
         return found
+
+    @property
+    def work_bound_usd_total(self) -> float:
+        """Least that any valid plans of the same work cost, owned or rented, $.
+
+        A node-hour costs at least the cheaper of owning and renting it, and the work keeps
+        :func:`planner.perfect_demand.work_node_hours` busy whoever shares them, waits or not.
+        """
+        total = 0.0
+        for pool, hours in work_node_hours(self.trace.jobs).items():
+            costs = self.costs.pool(pool)
+            own = costs.own_usd_per_node_hour
+            rent = costs.rent_usd_per_node_hour
+            total += hours * (rent if own is None else min(own, rent))
+        return total
 
     @property
     def most_influential(self) -> tuple[ChangeRow | PlanAtRow, ...]:

@@ -51,6 +51,7 @@ def demand_row(row: DemandRow) -> Row:
     out["owned_usd_per_hour"] = None if split is None else split.own_usd_per_hour
     out["rented_usd_per_hour"] = None if split is None else split.rent_usd_per_hour
     out["own_rent_usd_per_hour"] = None if split is None else split.usd_per_hour
+    out["own_rent_usd_total"] = None if split is None else split.usd_total
     out["why_not"] = row.why_not
     out["rent_all_usd_per_hour"] = row.usd_per_hour_mean
     out["slo_attainment"] = row.slo_attainment
@@ -189,6 +190,7 @@ def growth_row(item: GrowthUncertainty) -> Row:
         "sure_rollout_nodes": size.rollout_nodes,
         "sure_train_nodes": size.train_nodes,
         "sure_share": size.share,
+        "sure_share_assured": size.assured,
         "sure_share_low": size.low,
         "sure_share_high": size.high,
     }

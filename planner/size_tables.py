@@ -12,6 +12,7 @@ from planner.size_words import (
     change_words,
     duration,
     fleet_lines,
+    gpu_names,
     loss_line,
     price_lines,
     recommendation,
@@ -23,15 +24,19 @@ from planner.what_changes import ChangeRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from planner.demand import Demand
     from planner.size_report import DemandRow, SizeReport
-    from planner.uncertainty import GrowthUncertainty
+    from planner.uncertainty import GrowthUncertainty, UncertaintyReport
 
 __all__ = ["print_size"]
 
 _MOST: Final = 3
+#: Totals from here on, $, are shown in thousands.
+_THOUSANDS: Final = 10_000.0
+#: Columns of a terminal that any table fits.
+_WIDE: Final = 10_000
 _AIMS: Final = {
     "cost": "least cost",
     "fewest-train": "fewest train",
@@ -79,27 +84,70 @@ def _lines(console: Console, lines: Iterable[str]) -> None:
         _say(console, line)
 
 
-def _table(title: str, headers: Sequence[str], *, left: int = 1) -> Table:
+def _table(title: str | None, headers: Sequence[str], *, left: int = 1) -> Table:
     """Return a table whose first ``left`` columns are text."""
+    table = _empty(title)
+    for i, header in enumerate(headers):
+        table.add_column(header, justify="left" if i < left else "right", no_wrap=i >= left)
+    return table
+
+
+def _empty(title: object) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(
-        title=title,
+    return Table(
+        title=title,  # type: ignore[arg-type]
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for i, header in enumerate(headers):
-        table.add_column(header, justify="left" if i < left else "right", no_wrap=i >= left)
-    return table
 
 
 def _show(console: Console, table: Table) -> None:
+    """Print a table; on a narrow terminal in parts, so that no figure is cut."""
     console.print()
-    console.print(table)
+    for part in _fitting(console, table):
+        console.print(part)
+
+
+def _fitting(console: Console, table: Table) -> list[Table]:
+    """Return the table, or parts of its columns that fit, each with the columns of text."""
+    texts = [column for column in table.columns if not column.no_wrap]
+    parts: list[list[Column]] = []
+    for column in table.columns[len(texts) :]:
+        if parts and _fits(console, table, texts, [*parts[-1], column]):
+            parts[-1].append(column)
+        else:
+            parts.append([column])
+    tables = [_of_columns(table, [*texts, *part]) for part in parts]
+    for later in tables[1:]:
+        later.title = None
+    return tables
+
+
+def _fits(
+    console: Console, table: Table, texts: Sequence[Column], figures: Sequence[Column]
+) -> bool:
+    """Whether figures fit as they are beside texts, which may wrap between words."""
+    from rich.measure import Measurement
+
+    wide = console.options.update(width=_WIDE)
+    least = Measurement.get(console, wide, _of_columns(table, texts)).minimum
+    least += Measurement.get(console, wide, _of_columns(table, figures)).maximum
+    return least <= console.width
+
+
+def _of_columns(table: Table, columns: Sequence[Column]) -> Table:
+    part = _empty(table.title)
+    for column in columns:
+        part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
+    cells = [list(column.cells) for column in columns]
+    for i, row in enumerate(table.rows):
+        part.add_row(*(column[i] for column in cells), style=row.style)
+    return part
 
 
 def _plus(rollout: float, train: float, digits: int = 0) -> str:
@@ -122,6 +170,8 @@ def _demand(report: SizeReport, console: Console) -> None:
     cluster = report.options.cluster
     names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
     conventions = dict.fromkeys(row.convention for row in report.demand)
+    thousands = max(_rented_usd(row) for row in report.demand) >= _THOUSANDS
+    unit = "k$" if thousands else "$"
     for convention in conventions:
         title = f"Nodes needed, {names} (convention {convention}: {_STAYS[convention]})"
         table = _table(
@@ -134,24 +184,39 @@ def _demand(report: SizeReport, console: Console) -> None:
                 "p99",
                 "peak",
                 "own",
-                "own+rent\n$/h",
-                "rent all\n$/h",
+                f"own+rent\n{unit}",
+                f"rent all\n{unit}",
             ),
         )
         for row in report.demand:
             if row.convention == convention:
-                table.add_row(*_demand_cells(row), style="bold" if row is report.main else "")
+                table.add_row(
+                    *_demand_cells(row, thousands=thousands),
+                    style="bold" if row is report.main else "",
+                )
         _show(console, table)
     _say(
         console,
         "p95: enough for 95% of the time, each pool on its own. own: of least cost, the rest "
-        "rented.",
+        "rented; in all over the row's own hours.",
     )
     if any(row.kind != "policy" for row in report.demand):
-        _say(console, "volume bound: no policy with valid plans can need less at any moment.")
+        _say(
+            console,
+            "volume bound: no policy with valid plans that starts every job on arrival needs less.",
+        )
 
 
-def _demand_cells(row: DemandRow) -> tuple[str, ...]:
+def _rented_usd(row: DemandRow) -> float:
+    """Return what renting every node while it is held costs in all, $."""
+    return row.usd_per_hour_mean * row.demand.horizon_h
+
+
+def _total(usd: float, *, thousands: bool) -> str:
+    return f"{usd / 1000:,.1f}" if thousands else f"{usd:,.2f}"
+
+
+def _demand_cells(row: DemandRow, *, thousands: bool) -> tuple[str, ...]:
     demand, split = row.demand, row.split
 
     def quantile(share: float) -> str:
@@ -165,8 +230,8 @@ def _demand_cells(row: DemandRow) -> tuple[str, ...]:
         quantile(0.99),
         _peak(demand),
         "-" if split is None else _plus(*split.owned),
-        "-" if split is None else f"{split.usd_per_hour:,.2f}",
-        f"{row.usd_per_hour_mean:,.2f}",
+        "-" if split is None else _total(split.usd_total, thousands=thousands),
+        _total(_rented_usd(row), thousands=thousands),
     )
 
 
@@ -194,7 +259,7 @@ def _split(report: SizeReport, console: Console) -> None:
         own = costs.own_usd_per_node_hour
         held = side.owned_used_node_hours + side.owned_idle_node_hours
         table.add_row(
-            costs.gpu,
+            gpu_names(report.options.cluster)[pool],
             "-" if own is None else f"{own:,.2f}",
             f"{costs.rent_usd_per_node_hour:,.2f}",
             f"{side.owned:,}",
@@ -237,6 +302,13 @@ def _alternatives(report: SizeReport, console: Console) -> None:
             "-" if row.capex_usd is None else f"{row.capex_usd / 1e6:,.2f}",
         )
     _show(console, table)
+    periods = report.costs.periods
+    if len(periods) > 1:
+        _say(
+            console,
+            f"owned nodes: one after the other in the {len(periods)} purchase periods of the cost "
+            f"file. $/h: on average over their {sum(p.years for p in periods):g} years.",
+        )
 
 
 # --- a fixed fleet ------------------------------------------------------------------------------
@@ -290,8 +362,13 @@ def _change_line(row: ChangeRow | PlanAtRow) -> str:
     return f"{change_words(row)}: {signed_percent(row.own_rent_change)}{own}"
 
 
+def _shown(row: ChangeRow | PlanAtRow) -> bool:
+    """Whether a change is one in print."""
+    return signed_percent(row.own_rent_change) != signed_percent(0.0)
+
+
 def _most_influential(report: SizeReport, console: Console) -> None:
-    rows = report.most_influential[:_MOST]
+    rows = [row for row in report.most_influential if _shown(row)][:_MOST]
     if not rows:
         return
     _say(console, "What would change the cost of owning and renting most:")
@@ -417,12 +494,10 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
         console,
         f"high: p95 of the p95. own now: the best single purchase for all of them. for mean: own "
         f"the mean number of nodes instead. know it: if it were known which comes. "
-        f"{confidence:g}% sure: enough for {coverage:g}% of the time in {confidence:g}% of them, "
-        "nothing rented.",
+        f"{confidence:g}% sure: enough for {coverage:g}% of the time in {confidence:g}% of such "
+        "futures, nothing rented.",
     )
-    needed = found.replications_needed
-    if needed is not None and found.replications < needed:
-        _say(console, f"Fewer than {needed} replications: that confidence is not to be trusted.")
+    _say(console, _assured(found))
     for kept in report.waits:
         nodes = _plus(kept.fleet.rollout_nodes, kept.fleet.train_nodes)
         _say(
@@ -432,6 +507,21 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
         )
     _lines(console, found.notes)
     _lines(console, _staged(report))
+
+
+def _assured(found: UncertaintyReport) -> str:
+    """Return what the sample can say of that confidence."""
+    size = found.growths[0].size
+    confidence = 100 * found.confidence
+    if size.assured >= found.confidence:
+        return (
+            f"That size covers {size.met} of {size.replications} draws: with 95% assurance (each "
+            f"pool by itself) at least {confidence:g}% of such futures."
+        )
+    return (
+        f"{size.replications} draws assure {100 * size.assured:.0f}% at most, not {confidence:g}%: "
+        f"give --replications {found.replications_needed} or more."
+    )
 
 
 def _growth_cells(item: GrowthUncertainty) -> tuple[str, ...]:

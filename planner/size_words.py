@@ -20,6 +20,7 @@ __all__ = [
     "change_words",
     "duration",
     "fleet_lines",
+    "gpu_names",
     "loss_line",
     "nodes_words",
     "price_lines",
@@ -68,12 +69,22 @@ def signed_percent(share: float | None) -> str:
     return "0%" if abs(share) < _FLAT else f"{100 * share:+.1f}%"
 
 
+def gpu_names(cluster: Cluster) -> dict[Pool, str]:
+    """Return what the nodes of each pool are called: by their GPU, and by pool where it is one."""
+    gpus: dict[Pool, str] = {pool: getattr(cluster, pool).gpu.name for pool in POOLS}
+    if len(set(gpus.values())) == 1:
+        return {pool: f"{gpu} {pool}" for pool, gpu in gpus.items()}
+    return gpus
+
+
 def nodes_words(nodes: tuple[int, int], cluster: Cluster) -> str:
-    """Return ``15 H20 nodes (120 GPUs) and 10 H800 nodes (80 GPUs)``."""
+    """Return ``15 H20 nodes (120 GPUs) and 10 H800 nodes (80 GPUs)``; none are not told."""
     parts = []
-    for count, node in zip(nodes, (cluster.rollout, cluster.train), strict=True):
-        gpus = count * node.gpus_per_node
-        parts.append(f"{count:,} {node.gpu.name} node{'s' * (count != 1)} ({gpus:,} GPUs)")
+    for count, (pool, name) in zip(nodes, gpu_names(cluster).items(), strict=True):
+        if count == 0 and any(nodes):
+            continue
+        gpus = count * getattr(cluster, pool).gpus_per_node
+        parts.append(f"{count:,} {name} node{'s' * (count != 1)} ({gpus:,} GPUs)")
     return " and ".join(parts)
 
 
@@ -88,6 +99,7 @@ def recommendation(report: SizeReport) -> Iterator[str]:
     """Yield the answer in a few sentences with their numbers."""
     split, cluster = report.split, report.options.cluster
     yield _own_sentence(split, cluster, report.main.demand.horizon_h)
+    yield from _bound_by(report)
     yield from _compared(report)
     yield from _perfect(report)
 
@@ -110,6 +122,18 @@ def _own_sentence(split: OwnRent, cluster: Cluster, horizon_h: float) -> str:
     )
 
 
+def _bound_by(report: SizeReport) -> Iterator[str]:
+    """Yield which limits keep the owned counts from where they would cost least."""
+    costs, split = report.costs, report.split
+    if split.method == "milp" and costs.capex_budget_usd is not None:
+        yield f"The purchase budget of ${costs.capex_budget_usd:,.0f} allows no cheaper choice."
+    if len(costs.periods) > 1:
+        yield (
+            f"That is for today's demand and prices; the {len(costs.periods)} purchase periods of "
+            "the cost file are planned in the table of fleets nearly as cheap (part alternatives)."
+        )
+
+
 def _less(usd: float, other: float) -> str:
     """Return ``48.8% less than`` or ``0.1% more than``."""
     if other <= 0 or abs(usd / other - 1) < _FLAT:
@@ -122,16 +146,19 @@ def _compared(report: SizeReport) -> Iterator[str]:
     """Yield how that compares: with renting all, owning the peak, and the other policies."""
     main, usd = report.main, report.split.usd_per_hour
     peak = _peak_usd(report, main)
-    at_peak = "" if peak is None else f", and {_less(usd, peak)} owning the peak"
-    if main.usd_per_hour_mean > 0:
-        yield (
-            f"That is {_less(usd, main.usd_per_hour_mean)} renting every node while it is held "
-            f"({usd_per_hour(main.usd_per_hour_mean)}){at_peak}"
-            f"{'' if peak is None else f' ({usd_per_hour(peak)})'}."
+    others = []
+    if main.usd_per_hour_mean > 0 and any(report.split.owned):
+        rented = usd_per_hour(main.usd_per_hour_mean)
+        others.append(
+            f"{_less(usd, main.usd_per_hour_mean)} renting every node while it is held ({rented})"
         )
+    if peak:
+        others.append(f"{_less(usd, peak)} owning the peak ({usd_per_hour(peak)})")
+    if others:
+        yield f"That is {', and '.join(others)}."
     for row in report.demand:
         if row.kind == "policy" and row.convention == report.convention and row is not main:
-            yield _other(row, usd)
+            yield _other(row, report.split.usd_total)
 
 
 def _peak_usd(report: SizeReport, row: DemandRow) -> float | None:
@@ -142,28 +169,41 @@ def _peak_usd(report: SizeReport, row: DemandRow) -> float | None:
     return costs.fleet_usd_per_hour(peak[0], peak[1])
 
 
-def _other(row: DemandRow, usd: float) -> str:
+def _other(row: DemandRow, usd_total: float) -> str:
+    """Return the comparison with another policy: in all, since horizons differ."""
     if row.split is None:
         return f"Policy {row.name}: {row.why_not}"
     own = row.split.owned
-    words = _less(usd, row.split.usd_per_hour)
+    words = _less(usd_total, row.split.usd_total)
     breaks = "" if row.checked else " (outside the rules of a valid plan)"
     return (
-        f"It is {words} policy {row.name}{breaks} owned and rented the same way: {own[0]} + "
-        f"{own[1]} nodes owned, {usd_per_hour(row.split.usd_per_hour)}."
+        f"In all it costs {words} policy {row.name}{breaks} owned and rented the same way: "
+        f"{own[0]} + {own[1]} nodes owned, {usd_per_hour(row.split.usd_per_hour)} over "
+        f"{row.demand.horizon_h:,.1f} h."
     )
 
 
 def _perfect(report: SizeReport) -> Iterator[str]:
-    """Yield how far a perfect system could go, where stays do not depend on the policy."""
+    """Yield how far a perfect system could go: by moments where stays are given, else by work."""
+    if not report.main.checked:
+        return
+    if report.convention == "work":
+        least = report.work_bound_usd_total
+        if least > 0:
+            yield (
+                f"Proven: no valid plans do the same work for less than ${least:,.0f} in all, "
+                f"owned or rented, so this is at most {report.split.usd_total / least:.2f} times "
+                "the least."
+            )
+        return
     for row in report.demand:
         if row.kind == "bound" and row.convention == report.convention and row.split is not None:
             least = row.split.usd_per_hour
             if least > 0:
                 yield (
-                    f"Proven: no policy with valid plans can need less than {usd_per_hour(least)} "
-                    f"(volume bound), so this is at most {report.split.usd_per_hour / least:.2f} "
-                    "times the least."
+                    "Proven: no policy with valid plans that starts every job on arrival can need "
+                    f"less than {usd_per_hour(least)} (volume bound), so this is at most "
+                    f"{report.split.usd_per_hour / least:.2f} times the least."
                 )
 
 
@@ -183,13 +223,16 @@ def fleet_lines(report: SizeReport) -> Iterator[str]:
         f"{100 * target.share:g}% of the jobs start within {duration(target.wait_s)}: "
         f"{usd_per_hour(answer.usd_per_hour)} {priced}, used or not."
     )
+    if fixed.priced_by == "own":
+        yield from _beyond_budget(report, answer.fleet)
     box = answer.box
     most = f"{box.most.rollout_nodes} + {box.most.train_nodes}"
     if answer.proved:
         done = box.given_up + box.replayed
+        was = "was" if done == 1 else "were"
         yield (
             f"No cheaper fleet of up to {most} nodes does: of {box.points:,} fleets "
-            f"{box.excluded:,} are excluded by a bound, {done:,} were replayed."
+            f"{box.excluded:,} are excluded by a bound, {done:,} {was} replayed."
         )
     else:
         yield (
@@ -204,16 +247,28 @@ def fleet_lines(report: SizeReport) -> Iterator[str]:
             f"{_plus(first.misses)})."
         )
     for worth in answer.worth:
-        gpu = getattr(cluster, worth.pool).gpu.name
-        other = (cluster.train if worth.pool == "rollout" else cluster.rollout).gpu.name
+        gpu = gpu_names(cluster)[worth.pool]
+        other = gpu_names(cluster)["train" if worth.pool == "rollout" else "rollout"]
         if worth.fleet is None:
             yield f"One {gpu} node more: no fewer {other} nodes meet the target with it."
         else:
             yield (
-                f"One {gpu} node more saves {worth.saved} {other} node"
-                f"{'s' * (worth.saved != 1)}: worth {usd_per_hour(worth.worth_usd_per_hour)}, "
+                f"One {gpu} node more saves {worth.saved or 'no'} {other} node"
+                f"{'s' * (worth.saved > 1)}: worth {usd_per_hour(worth.worth_usd_per_hour)}, "
                 f"costs {usd_per_hour(worth.node_usd_per_hour)}."
             )
+
+
+def _beyond_budget(report: SizeReport, fleet: Fleet) -> Iterator[str]:
+    """Yield by how much a fleet that is owned exceeds the purchase budget."""
+    costs = report.costs
+    rollout, train, budget = costs.rollout, costs.train, costs.capex_budget_usd
+    if budget is None:
+        return
+    usd = fleet.rollout_nodes * (rollout.capex_usd or 0.0)
+    usd += fleet.train_nodes * (train.capex_usd or 0.0)
+    if usd > budget:
+        yield f"Buying it takes ${usd:,.0f}, more than the purchase budget of ${budget:,.0f}."
 
 
 def _plus(fleet: Fleet) -> str:
@@ -247,7 +302,10 @@ def loss_line(report: SizeReport) -> Iterator[str]:
     }
     parts = ", ".join(f"{n:,} {ways[how]}" for how, n in counts.items() if n)
     most = loss.report.most_moved
-    moved = "" if most is None else f"; at most {most.jobs_moved} jobs restart at once"
+    moved = ""
+    if most is not None:
+        jobs = f"{most.jobs_moved} job{' restarts' if most.jobs_moved == 1 else 's restart'}"
+        moved = f"; at most {jobs} at once"
     yield f"{text} ({states:,} losses, each with a checked plan: {parts}{moved})."
     if any(_pair(spare)) and not loss.proved:
         yield "Fewer spare nodes may do: no plan was found, and that there is none is not proved."
@@ -270,7 +328,12 @@ def price_lines(report: SizeReport) -> Iterator[str]:
         return
     cluster = report.options.cluster
     dear, cheap = cluster.train.gpu.name, cluster.rollout.gpu.name
-    spans = "; ".join(f"{name} from {low:.2f} to {high:.2f} x" for name, low, high in found.spans)
+    spans = "; ".join(
+        f"{name} at {low:.2f} x"
+        if f"{low:.2f}" == f"{high:.2f}"
+        else f"{name} from {low:.2f} to {high:.2f} x"
+        for name, low, high in found.spans
+    )
     yield (
         f"Cheapest when everything is rented while held, by the price of an {dear} over an "
         f"{cheap} (now {found.base_ratio:.2f} x): {spans}."
@@ -291,19 +354,22 @@ def worth_lines(report: SizeReport) -> Iterator[str]:
         return
     moments = [m for m in report.worth.moments if m.chosen.weight > 0]
     yield (
-        f"Worth of relaxing a limit, from proven optima of {len(moments)} moments that stand for "
-        "all (and of the dearest one):"
+        f"Worth of relaxing a limit, from proven optima of {len(moments)} "
+        f"{'moment that stands' if len(moments) == 1 else 'moments that stand'} for all (and of "
+        "the dearest one):"
     )
     for price in report.worth.prices:
+        without = "" if price.weight >= 1 else f", {100 * (1 - price.weight):.0f}% of the time "
+        without += "nothing to compare" if without else ""
         if price.low_usd_per_hour is None or price.high_usd_per_hour is None:
-            yield f"  {price.label}: no plan to compare."
+            yield f"  {price.label}: there is no plan with one fewer."
             continue
         peak = ""
         if price.peak_low_usd_per_hour is not None and price.peak_high_usd_per_hour is not None:
             peak = f" ({_range(price.peak_low_usd_per_hour, price.peak_high_usd_per_hour)})"
         worth = _range(price.low_usd_per_hour, price.high_usd_per_hour)
         open_ = "" if price.proved == price.moments else ", not all proved"
-        yield f"  {price.label}: {worth}{peak}{open_}."
+        yield f"  {price.label}: {worth}{peak}{open_}{without}."
 
 
 def _range(low: float, high: float) -> str:
@@ -319,8 +385,7 @@ def assumption_lines(report: SizeReport) -> Iterator[str]:
     """Yield where prices come from, and which numbers are guesses."""
     cluster = report.options.cluster
     for pool in POOLS:
-        costs = report.costs.pool(pool)
-        gpu = getattr(cluster, pool).gpu.name
+        costs, gpu = report.costs.pool(pool), gpu_names(cluster)[pool]
         rent = f"rent ${costs.rent_usd_per_gpu_hour:g}/GPU-h ({_source(report, pool, 'rent')})"
         own = costs.own_usd_per_node_hour
         if own is None:
@@ -340,6 +405,20 @@ def assumption_lines(report: SizeReport) -> Iterator[str]:
     )
     if guesses:
         yield f"Guessed: {'; '.join(guesses)}. Put your own in --costs."
+    yield from _colocated_line(report)
+
+
+def _colocated_line(report: SizeReport) -> Iterator[str]:
+    """Yield what the figures of colocated assume, where there are any."""
+    shown = {row.name for row in report.demand}
+    if report.prices is not None:
+        shown |= {name for name, _, _ in report.prices.spans}
+    if "colocated" in shown:
+        factor, gpu = report.options.colocated_factor, report.options.cluster.train.gpu.name
+        yield (
+            f"Colocated runs both phases of sync jobs on {gpu} nodes. Assumed: "
+            f"iterations take {factor:g} x as long as alone (--colocated-factor), not measured."
+        )
 
 
 def _source(report: SizeReport, pool: Pool, which: str) -> str:

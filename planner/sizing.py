@@ -21,7 +21,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from instances.errors import InfeasibleError, UnsupportedError
+from instances.errors import InfeasibleError, InputError, UnsupportedError
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Fleet
@@ -37,7 +37,7 @@ from planner.change_factors import (
     switch_times,
     sync_kind,
 )
-from planner.demand import Demand, demand_of
+from planner.demand import POOLS, Demand, demand_of
 from planner.economics import owned_and_rented
 from planner.fleet_replays import FleetReplays
 from planner.fleet_search import (
@@ -50,9 +50,9 @@ from planner.fleet_search import (
 from planner.gap import optimality_gap
 from planner.node_loss import NMinus1Fleet, n_minus_1_fleet
 from planner.perfect_demand import optimum_demand, volume_demand
-from planner.plan_at import LEVELS, PlanAtRow, Sampling, plan_at
+from planner.plan_at import LEVELS, PlanAtRow, PlanLevel, Sampling, plan_at
 from planner.policies import PolicyOptions, require_policy
-from planner.pool_costs import CostModel, default_costs
+from planner.pool_costs import CostModel, at_rent, default_costs
 from planner.price_crossover import PriceCrossover, price_crossover
 from planner.replay import Convention, ReplayResult, replay, require_convention
 from planner.shadow_prices import shadow_prices
@@ -68,6 +68,8 @@ __all__ = ["size_trace"]
 Progress = Callable[[str, int, int], None]
 
 _PARAMS: Final = SizeParams()
+#: More nodes than any fleet has: the peak of the plain replay is the limit then.
+_NO_LIMIT: Final = 1_000_000_000
 
 
 def size_trace(  # noqa: PLR0913 - one argument per question of the command
@@ -92,7 +94,8 @@ def size_trace(  # noqa: PLR0913 - one argument per question of the command
     baselines : sequence of str
         Policies whose demand stands beside it.
     options : PolicyOptions, optional
-        Cluster, limits and parameters of the policies; ``queue`` is that of a fixed fleet.
+        Cluster, limits and parameters of the policies; ``queue`` is that of a fixed fleet. GPUs
+        cost what ``costs`` rents them for.
     costs : CostModel, optional
         What nodes cost, owned and rented; default: :func:`planner.pool_costs.default_costs`.
     durations : {"work", "wallclock"}
@@ -136,6 +139,8 @@ def size_trace(  # noqa: PLR0913 - one argument per question of the command
     require_convention(durations)
     options = options or PolicyOptions(cluster=DEFAULT_CLUSTER)
     costs = costs or default_costs(options.cluster)
+    # one price of renting: what placing, comparing and splitting go by
+    options = dataclasses.replace(options, cluster=at_rent(options.cluster, costs))
     maker = _Maker(trace, policy, options, costs, durations, params, progress, clock)
     maker.demand(names)
     for part in params.parts:
@@ -202,12 +207,12 @@ class _Maker:
         )
 
     def _row(self, name: str, kind: str, convention: Convention, demand: Demand) -> DemandRow:
-        cluster, split, why_not = self._options.cluster, None, ""
+        split, why_not = None, ""
         try:
             split = owned_and_rented(demand, self._costs)
         except InfeasibleError as error:
             why_not = str(error)
-        usd = cluster.usd_per_hour(demand.mean("rollout"), demand.mean("train"))
+        usd = self._options.cluster.usd_per_hour(demand.mean("rollout"), demand.mean("train"))
         return DemandRow(
             name=name,
             kind=kind,
@@ -251,10 +256,11 @@ class _Maker:
         began = self._now()
         try:
             self._found[part] = getattr(self, f"_{part}")()
-        except InfeasibleError as error:
-            self._failed[part] = str(error)
-        except UnsupportedError as error:
+        except UnsupportedError as error:  # an InputError too, so it comes first
             self._left_out[part] = str(error)
+        except (InfeasibleError, InputError) as error:
+            # what the trace refuses in one part must not cost the others
+            self._failed[part] = str(error)
         except KeyboardInterrupt:
             self.interrupted = part
         self._seconds[part] = self._now() - began
@@ -288,7 +294,7 @@ class _Maker:
         params, jobs = self._params, self._trace.jobs
         options = dataclasses.replace(self._options, convention=self._convention)
         price, priced_by = self._fleet_price()
-        box = SearchBox(most=None if params.most_nodes is None else Fleet(*params.most_nodes))
+        box = SearchBox(most=self._most_nodes(priced_by))
         replays = FleetReplays(jobs, self._policy, options, convention=self._convention)
         answer = cheapest_fleet(
             jobs,
@@ -336,10 +342,23 @@ class _Maker:
 
     def _fleet_price(self) -> tuple[Callable[[Fleet], float], str]:
         """Return what a fleet costs, $/h: owned, or rented where owning has no price."""
-        costs, cluster = self._costs, self._options.cluster
+        costs = self._costs
         if costs.rollout.can_own and costs.train.can_own:
             return lambda f: costs.fleet_usd_per_hour(f.rollout_nodes, f.train_nodes), "own"
+        cluster = self._options.cluster
         return lambda f: cluster.usd_per_hour(f.rollout_nodes, f.train_nodes), "rent"
+
+    def _most_nodes(self, priced_by: str) -> Fleet | None:
+        """Return the most nodes of a fixed fleet: those asked for, and, owned, those to be had."""
+        most = list(self._params.most_nodes or (None, None))
+        if priced_by == "own":
+            for i, pool in enumerate(POOLS):
+                owned = self._costs.pool(pool).max_owned_nodes
+                most[i] = min((n for n in (most[i], owned) if n is not None), default=None)
+        if most == [None, None]:
+            return None
+        rollout, train = (_NO_LIMIT if n is None else n for n in most)
+        return Fleet(rollout, train)
 
     def _loss(self) -> NMinus1Fleet | None:
         fixed: FixedFleet | None = self._found.get("fleet")
@@ -384,7 +403,7 @@ class _Maker:
             options=self._options,
             convention=self._convention,
             costs=self._costs,
-            levels=tuple(level for level in LEVELS if level.label in self._params.plan_at),
+            levels=_levels(self._params),
             sampling=Sampling(samples=self._params.samples, seed=self._params.seed),
             progress=self._told("sampled runtimes"),
         )
@@ -469,6 +488,11 @@ class _Maker:
 
     def _told(self, label: str) -> Callable[[int, int], None]:
         return lambda done, total: self._tell(label, done, total)
+
+
+def _levels(params: SizeParams) -> tuple[PlanLevel, ...]:
+    """Return the levels to plan at; the worst case, which changes are counted from, is last."""
+    return tuple(lv for lv in LEVELS[:-1] if lv.label in params.plan_at) + LEVELS[-1:]
 
 
 def _factors(params: SizeParams) -> tuple[Factor, ...]:

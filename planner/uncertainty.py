@@ -60,6 +60,9 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
+
+#: Probability with which a size covers the share of futures asked for.
+_ASSURANCE: Final = 0.95
 _T = TypeVar("_T")
 #: What leaves one question open and not the others: limits nothing meets, a model too large.
 _UNANSWERED: Final = (InfeasibleError, UnsupportedError)
@@ -185,8 +188,9 @@ class UncertaintyReport:
     replications, replications_asked : int
         Done at every growth, and asked for; fewer when interrupted.
     replications_needed : int or None
-        For the size's confidence to be trusted at 95 %; ``None`` for a confidence of 1, which no
-        sample can show.
+        For any size seen to be assured at 95 %, and then only the one enough in all replications
+        (:func:`planner.uncertainty_sizes.replications_needed`); ``None`` for a confidence of 1,
+        which no sample can show.
     observed : Demand
         Of the trace itself.
     trusting_trace : Choice or None
@@ -445,7 +449,13 @@ def _at_growth(
     why_not = "" if value is not None else questions.notes[-1].removeprefix(f"{label}: ")
     prices = {pool: _node_usd(costs, pool) for pool in POOLS}
     sizes = [
-        sure_size(demands, coverage=share, confidence=confidence, usd_per_node_hour=prices)
+        sure_size(
+            demands,
+            coverage=share,
+            confidence=confidence,
+            usd_per_node_hour=prices,
+            assurance=_ASSURANCE,
+        )
         for share in (coverage, 1.0)
     ]
     pools = {

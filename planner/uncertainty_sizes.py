@@ -19,11 +19,18 @@ Solution (exact)
     meet, the least N_T is the k-th smallest of them, and only N_R from 0 to the largest peak
     matter. Ties go to fewer train nodes.
 
+The confidence is the sample's own: a size enough in a share q of the replications drawn. About all
+traces that might be drawn it promises less. With one pool and no ties N is the k-th smallest of n
+needs, and the share F of all traces it is enough for is Beta(k, n - k + 1): at k = ceil(q n) that
+is as likely below q as above, however many replications there are (q = 0.95, n = 60: ``F >= q``
+with probability 0.35). With ``assurance`` k is the least such that ``F >= q`` has that
+probability.
+
 The share met is recounted from the demands. Its interval is that of Clopper and Pearson (1934),
-Biometrika 26(4), 404-413. For one pool N is an order statistic of the sample and the lower end
-holds as it stands, although N was chosen on the same sample (a distribution-free tolerance limit:
-Wilks, 1941, Annals of Mathematical Statistics 12(1), 91-96). For two pools chosen together it is
-somewhat optimistic.
+Biometrika 26(4), 404-413. With one pool and no ties the lower end holds as it stands, although N
+was chosen on the same sample (a distribution-free tolerance limit: Wilks, 1941, Annals of
+Mathematical Statistics 12(1), 91-96). With ties, which whole nodes have, and for two pools chosen
+together it is somewhat optimistic.
 """
 
 from __future__ import annotations
@@ -65,6 +72,9 @@ class SureSize:
         In how many of how many replications it is enough: recounted.
     low, high : float
         Clopper-Pearson 95 % interval of the share met.
+    assured : float
+        Share of all traces that might be drawn for which it is enough, with 95 % assurance: the
+        one-sided tolerance limit of ``met`` of ``replications`` (one pool, no ties).
     alone : dict of str to int
         For each pool the least nodes if the other pool were endless: together they may be
         enough less often than asked.
@@ -78,6 +88,7 @@ class SureSize:
     replications: int
     low: float
     high: float
+    assured: float
     alone: dict[str, int]
 
     @property
@@ -100,6 +111,7 @@ def sure_size(
     coverage: float,
     confidence: float,
     usd_per_node_hour: dict[Pool, float],
+    assurance: float | None = None,
 ) -> SureSize:
     """Return the cheapest fleet that is enough in a share ``confidence`` of the demands.
 
@@ -111,6 +123,10 @@ def sure_size(
         Shares of the time and of the replications, above 0 and at most 1.
     usd_per_node_hour : dict
         Of each pool; only their proportion matters.
+    assurance : float, optional
+        Given, the fleet is enough in so many of the demands that, with this probability, it is
+        enough for a share ``confidence`` of all that might be drawn; in all of them where no
+        number says that (:func:`replications_needed`).
 
     Raises
     ------
@@ -128,7 +144,7 @@ def sure_size(
                 f"Expected usd_per_node_hour >= 0, got {usd_per_node_hour[pool]!r} ({pool})."
             )
     n = len(demands)
-    to_meet = max(math.ceil(confidence * n * (1 - _COUNT_REL)), 1)
+    to_meet = _to_meet(n, confidence, assurance)
     most = max(demand.peak("rollout") for demand in demands)
     needed = np.stack([_train_needed(demand, coverage, most) for demand in demands])
     train = np.sort(needed, axis=0)[to_meet - 1]
@@ -152,6 +168,7 @@ def sure_size(
         replications=n,
         low=low,
         high=high,
+        assured=_assured_share(met, n),
         alone={
             pool: sorted(demand.quantile(pool, coverage) for demand in demands)[to_meet - 1]
             for pool in POOLS
@@ -185,12 +202,33 @@ def clopper_pearson(met: int, n: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+def _to_meet(n: int, confidence: float, assurance: float | None) -> int:
+    """Return in how many of n demands a fleet has to be enough."""
+    if assurance is None or confidence == 1:
+        return max(math.ceil(confidence * n * (1 - _COUNT_REL)), 1)
+    from scipy import stats
+
+    # the share of all traces below the k-th of n needs is Beta(k, n - k + 1)
+    sure = stats.beta.sf(confidence, np.arange(1, n + 1), np.arange(n, 0, -1)) >= assurance
+    return int(np.argmax(sure)) + 1 if sure.any() else n
+
+
+def _assured_share(met: int, n: int) -> float:
+    """Return the share of all traces that ``met`` of n assure with probability 0.95."""
+    if not met:
+        return 0.0
+    from scipy import stats
+
+    return float(stats.beta.ppf(1 - _LEVEL, met, n - met + 1))
+
+
 def replications_needed(confidence: float, assurance: float = _LEVEL) -> int:
-    """Return how many replications a size for ``confidence`` takes to be trusted.
+    """Return with how many replications the largest of all sizes can be trusted.
 
     The least n whose largest value is, with probability ``assurance``, at least the quantile
     ``confidence`` of what it is drawn from: ``1 - confidence^n >= assurance``. For 0.95 and 0.95
-    it is 59.
+    it is 59. With fewer no size seen is assured; with as many only the largest is, the one that
+    :func:`sure_size` returns at confidence 1, and not the one it returns at ``confidence``.
 
     Raises
     ------

@@ -19,13 +19,14 @@ value of planning for all futures (VSS) and of knowing the one that comes (EVPI)
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from instances.errors import UnsupportedError
+from instances.errors import InfeasibleError, UnsupportedError
 from models.sizing import Owned, SizingProblem, breaches, cost_of
 from planner.demand import POOLS, Demand
 from planner.economics import sizing_problem
@@ -54,9 +55,9 @@ class Choice:
     Attributes
     ----------
     owned : tuple of (int, int)
-        (rollout, train) in each purchase period.
+        (rollout, train) in each purchase period; empty where the limits admit no such purchase.
     usd_per_hour : float or None
-        Expected; ``None`` where some future would break a limit.
+        Expected; ``None`` where some future would break a limit, or there is no purchase.
     breaches : tuple of str
         Which, in words.
     """
@@ -246,7 +247,8 @@ def staged_purchase(
     Raises
     ------
     InfeasibleError
-        When no purchase within the limits serves every future at every growth.
+        When no purchases within the limits serve every future at every growth. One purchase now
+        may be beyond a budget that step by step is enough: then that choice alone has no cost.
     """
     steps = np.diff(years).tolist()
     weights = (*steps, steps[-1])
@@ -260,14 +262,22 @@ def staged_purchase(
         staged = _priced(problem, _best(problem))
     except UnsupportedError as error:
         note = str(error)
-    bought_for = [_best_at(futures, costs, k) for k in range(len(periods))]
+
+    def held(find: Callable[[], tuple[int, int]]) -> Choice:
+        """Price one purchase now; where money or nodes do not reach, that is the answer."""
+        try:
+            owned = find()
+        except InfeasibleError as error:
+            return Choice(owned=(), usd_per_hour=None, breaches=(str(error),))
+        return _priced(problem, (owned,) * len(periods))
+
     return StagedPurchase(
         growths=tuple(growths),
         years=tuple(years),
         weights=weights,
         staged=staged,
-        at_once=_priced(problem, (_once(futures, costs, periods),) * len(periods)),
-        for_growth=tuple(_priced(problem, (owned,) * len(periods)) for owned in bought_for),
+        at_once=held(lambda: _once(futures, costs, periods)),
+        for_growth=tuple(held(partial(_best_at, futures, costs, k)) for k in range(len(periods))),
         note=note,
     )
 

@@ -8,10 +8,11 @@ once per factor and marked. Costs of a row:
 * ``own_rent_usd_per_hour``: the least-cost owned counts with rented overflow, where a cost model
   is given (:func:`planner.economics.owned_and_rented`).
 
-Changes are told of each. ``usd_total`` pays for the same work: under ``work`` a level may stretch
-stays and with them the horizon, over which both hourly prices are means. Where a job fits no node
-of a level, no replay is possible; the row says in words how many do not fit and why, and has no
-figures.
+Under ``work`` a level may stretch stays and with them the horizon, over which both hourly prices
+are means. So changes are told of totals, which pay for the same work: ``usd_total_change``, and
+``own_rent_change`` of what is owned and rented over the level's whole horizon.
+``usd_per_hour_change`` is of means over different horizons. Where a job fits no node of a level, no
+replay is possible; the row says in words how many do not fit and why, and has no figures.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ __all__ = [
     "ChangeRow",
     "OwnedNodes",
     "each_change",
-    "most_influential",
     "owned_nodes",
     "what_changes",
     "who_does_not_fit",
@@ -60,9 +60,10 @@ class ChangeRow:
         Whether this is the level of the base.
     usd_per_hour_mean, usd_total : float or None
         Nodes paid while held; ``None`` where the level cannot run.
-    usd_total_change, usd_per_hour_change, own_rent_change : float or None
-        Share by which ``usd_total``, ``usd_per_hour_mean`` and ``own_rent_usd_per_hour`` exceed
-        the base's.
+    usd_total_change, usd_per_hour_change : float or None
+        Share by which ``usd_total`` and ``usd_per_hour_mean`` exceed the base's.
+    own_rent_change : float or None
+        Share by which ``own_rent_usd_per_hour`` times ``horizon_h`` exceeds the base's.
     horizon_h : float or None
     peak_rollout_nodes, ... : int or None
         Each pool at its own peak and p95 of time.
@@ -161,6 +162,10 @@ class OwnedNodes:
     train_nodes: int | None = None
     usd_per_hour: float | None = None
 
+    def usd_over(self, hours: float) -> float | None:
+        """Return what they cost over so many hours, $."""
+        return None if self.usd_per_hour is None else self.usd_per_hour * hours
+
 
 def owned_nodes(demand: Demand, costs: CostModel | None) -> OwnedNodes:
     """Return the least-cost owned counts of a demand; all ``None`` without a cost model."""
@@ -187,10 +192,11 @@ class _Study:
         self.base_case = base
         self.base = self._replayed(base)
         self._base_usd: tuple[float | None, float | None] = None, None
-        self._base_owned = OwnedNodes()
+        self._base_own_rent_usd: float | None = None
         if self.base is not None:
             self._base_usd = self.base.usd_total, self.base.usd_per_hour_mean
-            self._base_owned = owned_nodes(demand_of(self.base), costs)
+            owned = owned_nodes(demand_of(self.base), costs)
+            self._base_own_rent_usd = owned.usd_over(self.base.horizon_h)
 
     def _replayed(self, case: Case) -> ReplayResult | None:
         """Return the replay of a case; ``None`` where a job does not fit."""
@@ -244,7 +250,7 @@ class _Study:
             owned_rollout_nodes=owned.rollout_nodes,
             owned_train_nodes=owned.train_nodes,
             own_rent_usd_per_hour=owned.usd_per_hour,
-            own_rent_change=_share(owned.usd_per_hour, self._base_owned.usd_per_hour),
+            own_rent_change=_share(owned.usd_over(result.horizon_h), self._base_own_rent_usd),
             links=result.links,
             link_utilisation_mean=used["mean"],
             link_utilisation_peak=used["peak"],
@@ -328,28 +334,3 @@ def what_changes(
             progress=progress,
         )
     )
-
-
-def most_influential(
-    rows: Sequence[ChangeRow], most: int = 3, *, owned: bool = False
-) -> tuple[ChangeRow, ...]:
-    """Return the rows that change the cost most, one per factor, the largest change first.
-
-    Of each factor the level whose change is largest in size, up or down; factors that change
-    nothing are left out, ties go to the earlier row.
-
-    Parameters
-    ----------
-    most : int
-        Rows at most.
-    owned : bool
-        Weigh ``own_rent_change`` in place of ``usd_total_change``.
-    """
-    best: dict[str, tuple[float, ChangeRow]] = {}
-    for row in rows:
-        change = row.own_rent_change if owned else row.usd_total_change
-        size = 0.0 if change is None else abs(change)
-        if size > best.get(row.factor, (0.0, row))[0]:
-            best[row.factor] = size, row
-    ranked = sorted(best.values(), key=lambda pair: -pair[0])
-    return tuple(row for _, row in ranked[:most])

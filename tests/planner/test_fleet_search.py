@@ -11,7 +11,7 @@ import pytest
 
 from builders import PAIR_USD, ROLLOUT_USD, TRAIN_USD, job_of, options_of, random_job, table_of
 from instances.catalog import catalog_path
-from instances.errors import InfeasibleError, InputError
+from instances.errors import InfeasibleError, InputError, UnsupportedError
 from instances.jobs import JobTable
 from instances.plan import Fleet
 from instances.trace import read_trace
@@ -380,3 +380,9 @@ def test_the_frontier_is_undominated_and_holds_every_answer(seed):
 
 def test_the_ladder_of_the_command():
     assert [wait_s / 60 for wait_s in LADDER_S] == [0, 10, 30, 60, 120, 240, 480]
+
+
+def test_a_policy_without_a_bound_is_refused_by_name() -> None:
+    jobs = table_of(job_of("a", 10.0, 10.0))
+    with pytest.raises(UnsupportedError, match="got 'swapping': no bound"):
+        cheapest_fleet(jobs, "swapping", options_of(), WaitTarget(0.0))

@@ -94,18 +94,18 @@ def test_train_nodes_are_worth_the_rollout_nodes_they_save() -> None:
     assert none["train+1"].note == "no plan exists with 0 train nodes"
 
 
-def test_the_fleet_is_what_the_policy_holds_unless_given() -> None:
-    # solo holds three train nodes, of which the least-cost plan needs two at most
+def test_the_fleet_is_that_of_the_least_cost_plan_unless_given() -> None:
+    # solo holds three train nodes; the least-cost plan has one, as a second saves one rollout node
     worths = worths_of(present(PRECEDENCE), policy="solo")
-    assert worths["train-1"].low_usd_per_hour == 0
-    assert worths["train+1"].low_usd_per_hour == 0
+    assert worths["train-1"].note == "no plan exists with 0 train nodes"
+    assert worths["train+1"].low_usd_per_hour == pytest.approx(ROLLOUT_USD)
 
 
 def test_nodes_of_async_jobs_are_not_of_the_fleet() -> None:
     jobs = table_of(*PRECEDENCE, job_of("apart", 5, 5, train_nodes=4, mode="async"))
     result = replay(jobs, "solo", options_of(), convention="wallclock")
     _, moments = shadow_prices(result, time_limit_s=None, questions=["train-1"])
-    assert moments[0].owned_train_nodes == 3
+    assert moments[0].owned_train_nodes == 1
 
 
 # --- against the oracle ---------------------------------------------------------------------------

@@ -245,6 +245,44 @@ def test_a_pool_without_a_price_of_owning_is_rented() -> None:
     )
 
 
+def test_rent_is_that_of_the_cost_model_throughout() -> None:
+    """One job; owning is barred, so owned and rented is renting all, at the file's price."""
+    barred = {"rent_usd_per_gpu_hour": 7.0, "max_owned_nodes": 0}
+    costs = dataclasses.replace(
+        COSTS,
+        rollout=dataclasses.replace(COSTS.rollout, **barred),
+        train=dataclasses.replace(COSTS.train, **barred),
+    )
+    job = job_of("a", rollout_s=100.0, train_s=50.0, slo=1.5, duration_s=10 * HOUR_S)
+    report = size_trace(table_of(job), baselines=(), params=only(), costs=costs)
+    assert report.main.usd_per_hour_mean == pytest.approx(2 * 8 * 7.0)
+    assert report.split.usd_per_hour == pytest.approx(report.main.usd_per_hour_mean)
+
+
+@pytest.mark.parametrize("most_nodes", [None, (99, 99)])
+def test_a_fixed_fleet_is_within_what_can_be_owned(most_nodes: tuple[int, int] | None) -> None:
+    jobs, free = production(n_jobs=24, seed=3), only("fleet", target=WaitTarget(0.0, 1.0))
+    fleet = size_trace(jobs, params=free, baselines=()).fleet
+    assert fleet is not None
+    most = fleet.answer.fleet.train_nodes - 1
+    costs = dataclasses.replace(COSTS, train=dataclasses.replace(COSTS.train, max_owned_nodes=most))
+    params = dataclasses.replace(free, most_nodes=most_nodes)
+    held = size_trace(jobs, params=params, baselines=(), costs=costs)
+    if held.fleet is not None:
+        assert held.fleet.answer.fleet.train_nodes <= most
+    else:
+        assert f"+ {most} train nodes" in held.failed["fleet"]
+
+
+def test_changes_by_tokens_are_counted_from_the_worst_case_whatever_is_asked_for() -> None:
+    report = size_trace(
+        production(n_jobs=8, seed=1), params=only("tokens", plan_at=("p50",)), baselines=()
+    )
+    assert report.tokens is not None
+    assert [row.label for row in report.tokens] == ["p50", "max"]
+    assert report.tokens[1].own_rent_change == 0
+
+
 def test_a_policy_without_orders_of_phases_is_left_out_by_name() -> None:
     report = size_trace(
         production(n_jobs=8, seed=1), policy="colocated", params=only("tokens"), baselines=()

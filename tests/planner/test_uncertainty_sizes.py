@@ -138,3 +138,40 @@ def test_no_replication_is_refused():
         sure_size([], coverage=0.9, confidence=0.9, usd_per_node_hour=USD)
     with pytest.raises(InputError, match="0 < confidence < 1, got 1"):
         replications_needed(1)
+
+
+@pytest.mark.parametrize(
+    ("n", "confidence", "met"),
+    [
+        (59, 0.95, 59),  # 1 - 0.95^59 = 0.9515: the largest of 59, Wilks (1941)
+        (58, 0.95, 58),  # 1 - 0.95^58 = 0.949: no number is sure, so all of them
+        (93, 0.95, 92),  # P(Binomial(93, 0.95) <= 91) = 0.9500..: the second largest of 93
+        (10, 0.5, 9),  # P(Binomial(10, 0.5) <= 7) = 1 - 56 / 1024 = 0.945; <= 8: 0.989
+    ],
+)
+def test_an_assured_size_is_an_order_statistic(n: int, confidence: float, met: int) -> None:
+    """Demands of 1 to n nodes of one pool: the size is the number of demands it is enough for."""
+    demands = [demand((1, i, 0)) for i in range(1, n + 1)]
+    size = sure_size(
+        demands, coverage=1.0, confidence=confidence, usd_per_node_hour=USD, assurance=0.95
+    )
+    below = sum(
+        math.comb(n, i) * confidence**i * (1 - confidence) ** (n - i) for i in range(size.met)
+    )
+    assert below >= 0.95 or size.met == n
+    one_less = below - math.comb(n, size.met - 1) * confidence ** (size.met - 1) * (
+        1 - confidence
+    ) ** (n - size.met + 1)
+    assert one_less < 0.95
+    assert (size.rollout_nodes, size.met) == (met, met)
+
+
+def test_what_is_assured_is_the_tolerance_limit() -> None:
+    size = sure_size(
+        [demand((1, i, 0)) for i in range(1, 60)],
+        coverage=1.0,
+        confidence=0.95,
+        usd_per_node_hour=USD,
+        assurance=0.95,
+    )
+    assert size.assured == pytest.approx(0.05 ** (1 / 59))

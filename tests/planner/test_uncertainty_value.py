@@ -150,6 +150,23 @@ def test_prices_of_later_years_are_those_of_their_period():
     assert same.at_once.usd_per_hour == pytest.approx(1.75, rel=REL)
 
 
+def test_a_budget_that_is_enough_only_step_by_step():
+    """A node at $1, $1 to spend a period, nothing to rent: 1 node now and 1 more later, not 2 now.
+
+    Own 1: (1 + 2) / 2 = 1.5. One node now is too few later; two at once are beyond the budget.
+    """
+    step = Period(capex_usd=1.0)
+    costs = costs_of(1, 3, step, step, usd_per_node=1.0, max_rented_nodes=0)
+    found = staged_purchase([[ONE, TWO]], costs, (1, 2), (0, 1))
+    assert found.staged is not None
+    assert found.staged.owned == ((1, 0), (2, 0))
+    assert found.staged.usd_per_hour == pytest.approx(1.5, rel=REL)
+    assert [c.usd_per_hour for c in (found.at_once, *found.for_growth)] == [None] * 3
+    assert "budget" in found.at_once.breaches[0]
+    assert found.for_growth[0].owned == ((1, 0), (1, 0))
+    assert found.value_of_staging is None
+
+
 def test_free_rent_buys_nothing():
     found = staged_purchase([[ONE, TWO]], costs_of(1, 0), (1, 2), (0, 1))
     assert found.at_once.owned == ((0, 0), (0, 0))
