@@ -160,7 +160,6 @@ _MIX_UNKNOWN: Final = (
     "the joint distribution of phases, SLOs and state sizes is not published, and decides how "
     "many jobs fit together; ours keeps the published marginals only"
 )
-_NEEDS_F: Final = "needs sampled run times (stochastic simulator), not built yet"
 
 PRODUCTION: Final = "production"
 SIMULATION: Final = "simulation"
@@ -319,11 +318,13 @@ _NOT_YET: Final = (
         "h",
         "a time; planner snapshot --method exhaustive proves 13 jobs in well under 1 s",
     ),
-    ("long-tail migration, throughput", "1.06-1.28", "x", _NEEDS_F),
-    ("drift, static over hourly optimum", "1.08-1.11", "x", _NEEDS_F),
-    ("drift, SLOs met", "95.6-98.7", "%", _NEEDS_F),
     ("interference", "1.6-9.8", "%", "a property of the hardware; an input here"),
-    ("cold switching, throughput lost", "45", "%", _NEEDS_F),
+    (
+        "cold switching, throughput lost",
+        "45",
+        "%",
+        "the jobs it was measured on are not published; planner size --switches cold prices it",
+    ),
     ("warm over cold switching", "71.5", "x", "a property of the software; an input here"),
 )
 
@@ -428,6 +429,7 @@ def reproduce(
     *,
     seeds: int = 10,
     cluster: Cluster = DEFAULT_CLUSTER,
+    studies: Sequence[str] = ("micro",),
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> list[Row]:
@@ -439,11 +441,16 @@ def reproduce(
         Traces of each study: generator seeds ``0 .. seeds - 1``, the same seed for the
         ``random`` policy.
     cluster : Cluster
+    studies : sequence of str
+        Of the run time, see :data:`planner.reproduce_runtime.STUDIES`.
     progress : callable, optional
         Called with (label, replays done, replays).
     clock : callable, optional
         Seconds from an arbitrary origin; given, decisions are timed.
     """
+    from planner.reproduce_runtime import require_studies, runtime_rows
+
+    wanted = require_studies(studies)
     production_runs = _replays(
         [production(seed=seed, cluster=cluster) for seed in range(seeds)],
         cluster,
@@ -458,6 +465,7 @@ def reproduce(
     )
     rows = [_row(published, production_runs) for published in _PRODUCTION]
     rows += [_row(published, simulation_runs) for published in _SIMULATION]
+    rows += runtime_rows(wanted, seeds=seeds, cluster=cluster, progress=progress)
     rows += _sync_rows(cluster)
     rows.append(_decision_row(cluster, clock))
     rows += [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.fleet_answer import FleetAnswer
     from planner.size_report import SizeReport
 
-__all__ = ["size_document"]
+__all__ = ["size_document", "without_infinities"]
 
 
 def size_document(report: SizeReport, *, timings: bool = False) -> dict[str, Any]:
@@ -69,15 +69,15 @@ def size_document(report: SizeReport, *, timings: bool = False) -> dict[str, Any
     }
     if timings:
         out["timings"] = {"seconds": dict(report.seconds)}
-    return _finite(out)  # type: ignore[no-any-return]
+    return without_infinities(out)  # type: ignore[no-any-return]
 
 
-def _finite(value: Any) -> Any:
+def without_infinities(value: Any) -> Any:
     """Return a document without numbers that JSON cannot hold."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: without_infinities(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [without_infinities(item) for item in value]
     return finite(value)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from planner.demand import POOLS
+from planner.fitting_tables import show_table, text_table
 from planner.plan_at import PlanAtRow
 from planner.size_words import (
     assumption_lines,
@@ -24,7 +25,6 @@ from planner.what_changes import ChangeRow
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Column, Table
 
     from planner.demand import Demand
     from planner.size_report import DemandRow, SizeReport
@@ -35,8 +35,6 @@ __all__ = ["print_size"]
 _MOST: Final = 3
 #: Totals from here on, $, are shown in thousands.
 _THOUSANDS: Final = 10_000.0
-#: Columns of a terminal that any table fits.
-_WIDE: Final = 10_000
 _AIMS: Final = {
     "cost": "least cost",
     "fewest-train": "fewest train",
@@ -84,72 +82,6 @@ def _lines(console: Console, lines: Iterable[str]) -> None:
         _say(console, line)
 
 
-def _table(title: str | None, headers: Sequence[str], *, left: int = 1) -> Table:
-    """Return a table whose first ``left`` columns are text."""
-    table = _empty(title)
-    for i, header in enumerate(headers):
-        table.add_column(header, justify="left" if i < left else "right", no_wrap=i >= left)
-    return table
-
-
-def _empty(title: object) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    return Table(
-        title=title,  # type: ignore[arg-type]
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-
-
-def _show(console: Console, table: Table) -> None:
-    """Print a table; on a narrow terminal in parts, so that no figure is cut."""
-    console.print()
-    for part in _fitting(console, table):
-        console.print(part)
-
-
-def _fitting(console: Console, table: Table) -> list[Table]:
-    """Return the table, or parts of its columns that fit, each with the columns of text."""
-    texts = [column for column in table.columns if not column.no_wrap]
-    parts: list[list[Column]] = []
-    for column in table.columns[len(texts) :]:
-        if parts and _fits(console, table, texts, [*parts[-1], column]):
-            parts[-1].append(column)
-        else:
-            parts.append([column])
-    tables = [_of_columns(table, [*texts, *part]) for part in parts]
-    for later in tables[1:]:
-        later.title = None
-    return tables
-
-
-def _fits(
-    console: Console, table: Table, texts: Sequence[Column], figures: Sequence[Column]
-) -> bool:
-    """Whether figures fit as they are beside texts, which may wrap between words."""
-    from rich.measure import Measurement
-
-    wide = console.options.update(width=_WIDE)
-    least = Measurement.get(console, wide, _of_columns(table, texts)).minimum
-    least += Measurement.get(console, wide, _of_columns(table, figures)).maximum
-    return least <= console.width
-
-
-def _of_columns(table: Table, columns: Sequence[Column]) -> Table:
-    part = _empty(table.title)
-    for column in columns:
-        part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
-    cells = [list(column.cells) for column in columns]
-    for i, row in enumerate(table.rows):
-        part.add_row(*(column[i] for column in cells), style=row.style)
-    return part
-
-
 def _plus(rollout: float, train: float, digits: int = 0) -> str:
     return f"{rollout:,.{digits}f}+{train:,.{digits}f}"
 
@@ -174,7 +106,7 @@ def _demand(report: SizeReport, console: Console) -> None:
     unit = "k$" if thousands else "$"
     for convention in conventions:
         title = f"Nodes needed, {names} (convention {convention}: {_STAYS[convention]})"
-        table = _table(
+        table = text_table(
             title,
             (
                 "policy",
@@ -194,7 +126,7 @@ def _demand(report: SizeReport, console: Console) -> None:
                     *_demand_cells(row, thousands=thousands),
                     style="bold" if row is report.main else "",
                 )
-        _show(console, table)
+        show_table(console, table)
     _say(
         console,
         "p95: enough for 95% of the time, each pool on its own. own: of least cost, the rest "
@@ -240,7 +172,7 @@ def _peak(demand: Demand) -> str:
 
 
 def _split(report: SizeReport, console: Console) -> None:
-    table = _table(
+    table = text_table(
         "Owned and rented",
         (
             "pool",
@@ -269,7 +201,7 @@ def _split(report: SizeReport, console: Console) -> None:
             f"{side.own_usd_per_hour:,.2f}",
             f"{side.rent_usd_per_hour:,.2f}",
         )
-    _show(console, table)
+    show_table(console, table)
     capex = report.split.capex_usd
     if capex:
         _say(console, f"Buying the owned nodes takes ${capex:,.0f}.")
@@ -278,7 +210,7 @@ def _split(report: SizeReport, console: Console) -> None:
 def _alternatives(report: SizeReport, console: Console) -> None:
     if not report.alternatives:
         return
-    table = _table(
+    table = text_table(
         "Nearly as cheap",
         (
             "fleet",
@@ -301,7 +233,7 @@ def _alternatives(report: SizeReport, console: Console) -> None:
             rented,
             "-" if row.capex_usd is None else f"{row.capex_usd / 1e6:,.2f}",
         )
-    _show(console, table)
+    show_table(console, table)
     periods = report.costs.periods
     if len(periods) > 1:
         _say(
@@ -318,7 +250,7 @@ def _frontier(report: SizeReport, console: Console) -> None:
     if report.fleet is None or not report.fleet.frontier:
         return
     share = 100 * report.fleet.answer.target.share
-    table = _table(
+    table = text_table(
         "Nothing to rent: cost against wait",
         (
             "nodes",
@@ -347,7 +279,7 @@ def _frontier(report: SizeReport, console: Console) -> None:
             "" if best is None else f"{duration(best)}{mark}",
             style="bold" if point.fleet == report.fleet.answer.fleet else "",
         )
-    _show(console, table)
+    show_table(console, table)
 
 
 # --- what changes the answer --------------------------------------------------------------------
@@ -383,7 +315,7 @@ def _changes(report: SizeReport, console: Console, *, details: bool) -> None:
     if not details:
         _say(console, "Every level of what changes the answer: --details, --json or --out.")
         return
-    table = _table(
+    table = text_table(
         "What changes the answer",
         (
             "factor",
@@ -410,7 +342,7 @@ def _changes(report: SizeReport, console: Console, *, details: bool) -> None:
             )  # fmt: skip
             notes += [f"{name} {row.label}: {note}." for note in row.notes]
         before = name
-    _show(console, table)
+    show_table(console, table)
     _lines(console, dict.fromkeys(notes))
 
 
@@ -432,7 +364,7 @@ def _change_cells(row: ChangeRow) -> tuple[str, ...]:
 def _tokens(report: SizeReport, console: Console) -> None:
     if not report.tokens:
         return
-    table = _table(
+    table = text_table(
         "Planning for fewer tokens than the limit, and what sampled runtimes risk",
         (
             "planned\nat",
@@ -455,7 +387,7 @@ def _tokens(report: SizeReport, console: Console) -> None:
             f"{100 * row.late_iterations_share:.2f}%",
             f"{row.worst_over_deadline:.3f}",
         )
-    _show(console, table)
+    show_table(console, table)
     first = report.tokens[0]
     if first.by_guess:
         _say(
@@ -473,7 +405,7 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
     if found is None:
         return
     confidence, coverage = 100 * found.confidence, 100 * found.coverage
-    table = _table(
+    table = text_table(
         f"{found.replications} traces drawn like this one, at every growth",
         (
             "arrivals",
@@ -489,7 +421,7 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
     )
     for item in found.growths:
         table.add_row(*_growth_cells(item))
-    _show(console, table)
+    show_table(console, table)
     _say(
         console,
         f"high: p95 of the p95. own now: the best single purchase for all of them. for mean: own "

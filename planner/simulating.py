@@ -1,0 +1,321 @@
+"""``planner simulate``: what happens to a plan at run time, part by part.
+
+* *runtime*: plans made for the worst case, or for less, run with sampled lengths
+  (:mod:`planner.runtime_report`);
+* *failures*: jobs and nodes fail, over checkpoint intervals (:mod:`planner.failure_report`);
+* *drift*: lengths change over a job's life (:mod:`planner.drift`);
+* *migration*: the last responses of a rollout move together (:mod:`planner.migration_study`).
+
+Each part is answered by its own module; Ctrl-C keeps what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from instances.errors import InfeasibleError, InputError, UnsupportedError, did_you_mean
+from instances.hardware import DEFAULT_CLUSTER
+from instances.jobs import JobTable
+from instances.trace import Trace
+from planner.drift import DriftParams, DriftStudy, drift_study
+from planner.failure_report import CheckpointRow, checkpoint_study
+from planner.failures import FailureParams
+from planner.lengths import PhaseSampler
+from planner.plan_at import LEVELS, PlanLevel
+from planner.policies import PolicyOptions, require_policy
+from planner.replay import Convention, require_convention
+from planner.runtime_report import Execution, SloRow, slo_study
+
+__all__ = ["PARTS", "SimulationParams", "SimulationReport", "simulate_trace"]
+
+Progress = Callable[[str, int, int], None]
+
+#: In order of making.
+PARTS: Final = ("runtime", "failures", "migration", "drift")
+
+
+def require_parts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return parts in their own order.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, with the nearest known one.
+    """
+    for name in names:
+        if name not in PARTS:
+            raise InputError(
+                f"Unknown part '{name}'.{did_you_mean(name, PARTS)} Known parts: "
+                f"{', '.join(PARTS)}."
+            )
+    return tuple(name for name in PARTS if name in names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationParams:
+    """What is simulated, and with how much effort.
+
+    Attributes
+    ----------
+    parts : tuple of str
+        Of :data:`PARTS`.
+    levels : tuple of str
+        Of ``p50``, ``p95``, ``p99``, ``max``: what plans are made for; ``max`` is always there.
+    execution : Execution
+        Replications, discipline and interference of the runs.
+    histogram : Path or None
+        Shape of the lengths of jobs without response columns, in place of the guess.
+    failures : FailureParams
+        How often what fails; the defaults of the command are guesses.
+    checkpoints : tuple of int
+        Iterations between checkpoints, one row each.
+    drift : DriftParams
+    drift_settings, drift_policies : tuple of str
+    seeds : int
+        Seeds of failures and of drift, from ``seed`` on.
+    seed : int
+    """
+
+    parts: tuple[str, ...] = ("runtime", "failures", "migration")
+    levels: tuple[str, ...] = ("p50", "p95", "p99", "max")
+    execution: Execution = field(default_factory=Execution)
+    histogram: Path | None = None
+    failures: FailureParams = field(
+        default_factory=lambda: FailureParams(job_mtbf_h=200.0, node_mtbf_h=1000.0)
+    )
+    checkpoints: tuple[int, ...] = (1, 5, 20, 50)
+    drift: DriftParams = field(default_factory=DriftParams)
+    drift_settings: tuple[str, ...] = ("increasing", "decreasing", "mixed")
+    drift_policies: tuple[str, ...] = ("weave", "regroup", "payback", "resubmit")
+    seeds: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", require_parts(self.parts))
+        known = tuple(level.label for level in LEVELS)
+        for name in self.levels:
+            if name not in known:
+                raise InputError(
+                    f"Expected a level in {', '.join(known)}, got '{name}'."
+                    f"{did_you_mean(name, known)}"
+                )
+        if self.seeds < 1 or self.seed < 0:
+            raise InputError(f"Expected seeds >= 1 and seed >= 0, got {self.seeds}, {self.seed}.")
+        if any(every < 1 for every in self.checkpoints) or not self.checkpoints:
+            raise InputError(f"Expected checkpoints >= 1, got {list(self.checkpoints)}.")
+
+    @property
+    def plan_levels(self) -> tuple[PlanLevel, ...]:
+        """The levels to plan at, the worst case last: savings are counted from it."""
+        wanted = [level for level in LEVELS[:-1] if level.label in self.levels]
+        return (*wanted, LEVELS[-1])
+
+    @property
+    def all_seeds(self) -> range:
+        """Seeds of failures and of drift."""
+        return range(self.seed, self.seed + self.seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationReport:
+    """What was found; parts not asked for, or not reached, are ``None``.
+
+    Attributes
+    ----------
+    runtime : tuple of SloRow
+        One a level, the worst case last.
+    failures : tuple of CheckpointRow
+    drift : dict of str to DriftStudy
+        By setting.
+    migration : tuple of Row
+        Gains by pairing, beside what is published.
+    failed, left_out : dict of str to str
+        Parts without an answer, and parts that policy or trace do not allow, in words.
+    interrupted : str or None
+        The part that Ctrl-C ended.
+    """
+
+    trace: Trace
+    options: PolicyOptions
+    policy: str
+    convention: Convention
+    params: SimulationParams
+    runtime: tuple[SloRow, ...] | None = None
+    failures: tuple[CheckpointRow, ...] | None = None
+    drift: dict[str, DriftStudy] | None = None
+    migration: tuple[Any, ...] | None = None
+    failed: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    interrupted: str | None = None
+
+
+_PARAMS: Final = SimulationParams()
+
+
+def simulate_trace(
+    trace: Trace | JobTable,
+    *,
+    policy: str = "weave",
+    options: PolicyOptions | None = None,
+    durations: Convention = "work",
+    params: SimulationParams = _PARAMS,
+    progress: Progress | None = None,
+) -> SimulationReport:
+    """Simulate what happens to plans of a trace at run time.
+
+    Parameters
+    ----------
+    trace : Trace or JobTable
+    policy : str
+        Whose plans are run; drift has its own policies.
+    options : PolicyOptions, optional
+    durations : {"work", "wallclock"}
+        Convention of the replays; drift is always by ``wallclock``.
+    params : SimulationParams
+    progress : callable, optional
+        Called with (part, done, total).
+
+    Returns
+    -------
+    SimulationReport
+        At Ctrl-C what is known by then.
+
+    Raises
+    ------
+    InputError
+        For an unknown policy or convention.
+    """
+    if isinstance(trace, JobTable):
+        trace = Trace(name="jobs", sha256=None, jobs=trace)
+    require_policy(policy)
+    require_convention(durations)
+    options = options or PolicyOptions(cluster=DEFAULT_CLUSTER)
+    maker = _Maker(trace, policy, options, durations, params, progress)
+    for part in params.parts:
+        if maker.interrupted is None:
+            maker.make(part)
+    return maker.report()
+
+
+class _Maker:
+    """Makes the parts of a report, one after the other."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        policy: str,
+        options: PolicyOptions,
+        convention: Convention,
+        params: SimulationParams,
+        progress: Progress | None,
+    ) -> None:
+        self._trace, self._policy, self._options = trace, policy, options
+        self._convention, self._params, self._progress = convention, params, progress
+        self._found: dict[str, Any] = {}
+        self._failed: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+        self.interrupted: str | None = None
+
+    def make(self, part: str) -> None:
+        """Make one part; what it cannot answer is noted in words."""
+        try:
+            getattr(self, f"_{part}")()
+        except UnsupportedError as error:  # an InputError too, so it comes first
+            self._left_out[part] = str(error)
+        except (InfeasibleError, InputError) as error:
+            self._failed[part] = str(error)
+        except KeyboardInterrupt:
+            self.interrupted = part
+
+    def report(self) -> SimulationReport:
+        """Return all that was made."""
+        return SimulationReport(
+            trace=self._trace,
+            options=self._options,
+            policy=self._policy,
+            convention=self._convention,
+            params=self._params,
+            failed=self._failed,
+            left_out=self._left_out,
+            interrupted=self.interrupted,
+            **self._found,
+        )
+
+    def _runtime(self) -> None:
+        params, jobs = self._params, self._trace.jobs
+
+        def sampler_of(number: int) -> PhaseSampler:
+            return PhaseSampler(
+                jobs, seed=params.seed, replication=number, histogram=params.histogram
+            )
+
+        rows: list[SloRow] = []
+        try:
+            for row in slo_study(
+                jobs,
+                sampler_of,
+                policy=self._policy,
+                options=self._options,
+                convention=self._convention,
+                levels=params.plan_levels,
+                execution=params.execution,
+                progress=self._told("runtime"),
+            ):
+                rows.append(row)
+        finally:  # the worst case comes first, and is shown last
+            if rows:
+                self._found["runtime"] = (*rows[1:], rows[0])
+
+    def _failures(self) -> None:
+        params = self._params
+        self._found["failures"] = checkpoint_study(
+            self._trace.jobs,
+            self._policy,
+            self._options,
+            params.failures,
+            checkpoints=params.checkpoints,
+            seeds=params.all_seeds,
+            convention=self._convention,
+            progress=self._told("failures"),
+        )
+
+    def _drift(self) -> None:
+        params, options = self._params, self._options
+        drift = replace(
+            params.drift, cluster=options.cluster, limits=options.limits, placer=options.placer
+        )
+        studies: dict[str, DriftStudy] = {}
+        self._found["drift"] = studies
+        for setting in params.drift_settings:
+            study = drift_study(
+                self._trace.jobs,
+                setting,
+                params.drift_policies,
+                params.all_seeds,
+                drift,
+                progress=self._setting_told,
+            )
+            studies[setting] = study
+            if study.stopped_by is not None:
+                raise KeyboardInterrupt
+
+    def _migration(self) -> None:
+        from planner.migration_study import migration_rows
+
+        self._found["migration"] = tuple(
+            migration_rows(seeds=self._params.all_seeds, progress=self._told("migration"))
+        )
+
+    def _setting_told(self, setting: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(f"drift {setting}", done, total)
+
+    def _told(self, label: str) -> Callable[[int, int], None]:
+        def tell(done: int, total: int) -> None:
+            if self._progress is not None:
+                self._progress(label, done, total)
+
+        return tell
