@@ -3,7 +3,8 @@
 It solves nothing and shares no code with any scheduler. :func:`check_plan` checks a whole
 plan; :func:`check_group`, from :mod:`instances.group_checker`, one version of one group (the
 replay calls it after every event). :mod:`instances.pause_checker` has the rules of pauses and
-held nodes, :mod:`instances.fleet_checker` those of a fixed fleet. A plan of the right Python types
+held nodes, :mod:`instances.loss_checker` those of failures, :mod:`instances.fleet_checker` those of
+a fixed fleet. A plan of the right Python types
 never raises here, however wrong its values are: whatever is wrong becomes a :class:`Violation`.
 ``RULES`` says what each rule asks; the function that checks it gives the formula.
 """
@@ -24,11 +25,13 @@ from instances.group_checker import (
     check_group,
     finite_or_inf,
     is_interval,
+    iteration_seconds,
     report_unknown_job,
     show,
     slack_seconds,
 )
 from instances.jobs import JobTable
+from instances.loss_checker import Done, Losses
 from instances.pause_checker import Pauses, check_held, check_paused_slo
 from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, GroupVersion, HeldNodes, Plan
 
@@ -74,12 +77,16 @@ class CheckReport:
 
 @dataclass(slots=True)
 class _Stay:
-    """Where one job was: spans ``(from_s, to_s)``, iterations done in groups, and pauses."""
+    """Where one job was: spans ``(from_s, to_s)``, iterations done in groups, and pauses.
+
+    ``done`` is the iterations version by version, for jobs that have lost some.
+    """
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     iterations: float = 0.0
     paused_s: float = 0.0  # of the spans; NaN when a pause is malformed
     dedicated: bool = False
+    done: list[Done] = field(default_factory=list)
     broken: bool = False  # a number is malformed and reported: sums over it mean nothing
 
     def add(self, item: GroupVersion | DedicatedNodes) -> None:
@@ -114,7 +121,7 @@ def check_plan(plan: Plan) -> CheckReport:
     """Check every interval of a plan against section 3 of the design, and its price.
 
     Violations come group by group in the plan's order, then starts, then job by job, then pauses,
-    held nodes, the fleet and the price.
+    losses, held nodes, the fleet and the price.
     """
     jobs, log = plan.jobs, Log()
     found: list[Violation] = []
@@ -123,10 +130,11 @@ def check_plan(plan: Plan) -> CheckReport:
         text = f"Expected distinct job ids in the plan's table, got {repeated} repeated."
         log.add("coverage", text, repeated, "jobs")
     stays, pauses = {job_id: _Stay() for job_id in index}, Pauses(plan, index)
+    losses = Losses(plan, index)
     for group in plan.groups:
         found += check_group(group, jobs, plan.cluster, plan.limits, index=index)
-        _follow(group, stays, pauses)
-    _check_versions(plan, index, pauses, found)
+        _follow(group, stays, pauses, losses)
+    _check_versions(plan, index, pauses, losses, found)
     for item in plan.dedicated:
         _check_dedicated(item, jobs, index, stays, log)
     starts = starts_of(plan, index, log)
@@ -135,11 +143,13 @@ def check_plan(plan: Plan) -> CheckReport:
         start_s = starts.get(job_id, jobs.arrival_s.item(i))
         if plan.durations == "snapshot":
             start_s = origin_s
-        _check_coverage(plan, i, stays[job_id], start_s, log)
-        _check_stay(plan, i, stays[job_id], log)
+        _check_coverage(plan, i, stays[job_id], start_s, losses, log)
+        _check_stay(plan, i, stays[job_id], losses.iterations(job_id), log)
         if job_id in pauses:
-            _check_paused(plan, i, stays[job_id], pauses, log)
-    log.found += pauses.log.found + check_held(plan)
+            _check_paused(plan, i, stays[job_id], pauses, losses, log)
+        if job_id in losses:
+            _check_lost(plan, i, stays[job_id], pauses, losses)
+    log.found += pauses.log.found + losses.log.found + check_held(plan)
     check_fleet(plan, _holdings(plan), log)
     usd = recost(plan)
     slack = TOLERANCE_USD_REL * max(abs(plan.usd_total), abs(usd))
@@ -158,7 +168,7 @@ def check_plan(plan: Plan) -> CheckReport:
     )
 
 
-def _follow(group: GroupVersion, stays: dict[str, _Stay], pauses: Pauses) -> None:
+def _follow(group: GroupVersion, stays: dict[str, _Stay], pauses: Pauses, losses: Losses) -> None:
     """Add one version to the stays of its jobs: each job once, and the iterations it does.
 
     Only the seconds outside the job's pauses count: ``(to_s - from_s - paused) / C_g * k_j``.
@@ -174,15 +184,23 @@ def _follow(group: GroupVersion, stays: dict[str, _Stay], pauses: Pauses) -> Non
                 paused_s = pauses.seconds(placement.job_id, group.from_s, group.to_s)
                 stay.paused_s += paused_s
                 run_s -= paused_s
-            stay.iterations += run_s / group.period_s * finite_or_inf(placement.rate)
+            iterations = run_s / group.period_s * finite_or_inf(placement.rate)
+            stay.iterations += iterations
+            if placement.job_id in losses:
+                stay.done.append(Done(group.from_s, group.to_s, iterations))
         else:
             stay.broken = True
 
 
 def _check_versions(
-    plan: Plan, index: Mapping[str, int], pauses: Pauses, found: list[Violation]
+    plan: Plan,
+    index: Mapping[str, int],
+    pauses: Pauses,
+    losses: Losses,
+    found: list[Violation],
 ) -> None:
     """One version of a group at a time; jobs keep group and pins, or else pause for the move."""
+    seen_s: dict[str, float] = {}  # until when each job has been followed
     followed = plan.pins_fixed or plan.durations != "snapshot"
     ends_s: dict[str, float] = {}
     homes: dict[str, tuple[str, frozenset[int], frozenset[int]]] = {}
@@ -200,8 +218,11 @@ def _check_versions(
             new = (group.group_id, frozenset(p.rollout_pins), frozenset(p.train_pins))
             old = homes.get(p.job_id, new)
             homes[p.job_id] = new
+            ended_s, seen_s[p.job_id] = seen_s.get(p.job_id, group.from_s), group.to_s
             if new == old:
                 continue
+            if losses:
+                losses.check_move(p.job_id, ended_s, log)
             if plan.pins_fixed:
                 _report_move(p.job_id, old, new, log)
             elif p.job_id in index:
@@ -261,8 +282,13 @@ def _check_dedicated(
             log.off("mode", what, width, got, "nodes", words, job_id)
 
 
-def _check_coverage(plan: Plan, i: int, stay: _Stay, start_s: float, log: Log) -> None:
-    """The spans of one job join, from its start on (in a snapshot: over its whole hour)."""
+def _check_coverage(
+    plan: Plan, i: int, stay: _Stay, start_s: float, losses: Losses, log: Log
+) -> None:
+    """The spans of one job join, from its start on (in a snapshot: over its whole hour).
+
+    A job that has failed may wait until it is back: a gap from a loss on is none.
+    """
     job_id, snapshot = plan.jobs.job_id[i], plan.durations == "snapshot"
     name = f"job '{job_id}'"
     if not stay.spans and not stay.broken:
@@ -275,7 +301,7 @@ def _check_coverage(plan: Plan, i: int, stay: _Stay, start_s: float, log: Log) -
         words = "late" if end_s > start_s else "early"
         log.off("coverage", f"start of {name} =", start_s, end_s, "s", words, job_id)
     for from_s, to_s in spans:
-        if from_s > end_s + TOLERANCE_S:
+        if from_s > end_s + TOLERANCE_S and not losses.is_gap(job_id, end_s, from_s):
             text = f"Expected {name} without a gap, got {show(end_s)} to {show(from_s)} s."
             log.add("coverage", text, from_s - end_s, "s", job_id)
         elif (twice_s := min(end_s, to_s) - from_s) > TOLERANCE_S:
@@ -289,39 +315,52 @@ def _check_coverage(plan: Plan, i: int, stay: _Stay, start_s: float, log: Log) -
         log.off("coverage", f"end of {name} (snapshot) =", least_s, end_s, "s", words, job_id)
 
 
-def _check_stay(plan: Plan, i: int, stay: _Stay, log: Log) -> None:
+def _check_stay(plan: Plan, i: int, stay: _Stay, lost: float, log: Log) -> None:
     """Iterations done (work) or seconds spent (wallclock) are the job's; async: seconds.
 
-    work: ``sum of (to_s - from_s - paused) / C_g * k_j = duration_s / T_j`` over the job's
+    work: ``sum of (to_s - from_s - paused) / C_g * k_j - lost = duration_s / T_j`` over the job's
     versions. wallclock: ``sum of (to_s - from_s) = duration_s + paused``.
     """
     jobs, mode = plan.jobs, plan.jobs.mode[i]
-    refused = mode == "one-step" or stay.dedicated != (mode == "async")
-    unknown = stay.broken or isnan(stay.paused_s) or not stay.spans
+    refused = stay.dedicated != (mode == "async")
+    unknown = stay.broken or isnan(stay.paused_s) or isnan(lost) or not stay.spans
     if plan.durations == "snapshot" or refused or unknown:
         return
     duration_s = jobs.duration_s.item(i)
-    if mode == "sync" and plan.durations == "work":
-        solo_s = jobs.rollout_s.item(i) + jobs.train_s.item(i) + jobs.sync_s.item(i)
+    if mode != "async" and plan.durations == "work":
+        phases_s = jobs.rollout_s.item(i), jobs.train_s.item(i), jobs.sync_s.item(i)
+        solo_s = iteration_seconds(mode, *phases_s)
         want, unit = duration_s / solo_s if solo_s > 0 else nan, "iterations"
-        got, slack = stay.iterations, TOLERANCE_ITERATIONS_REL * want
+        got, slack = stay.iterations - lost, TOLERANCE_ITERATIONS_REL * (want + lost)
     else:
         want, unit = duration_s + stay.paused_s, "s"
         got, slack = sum(to_s - from_s for from_s, to_s in stay.spans), slack_seconds(duration_s)
     if not (isfinite(want) and abs(got - want) <= slack):
         words = "many" if got > want else "few"
-        rule = "stay" if mode == "sync" else "mode"
+        rule = "mode" if mode == "async" else "stay"
         log.off(rule, f"stay of job '{jobs.job_id[i]}' =", want, got, unit, words, jobs.job_id[i])
 
 
-def _check_paused(plan: Plan, i: int, stay: _Stay, pauses: Pauses, log: Log) -> None:
-    """The pauses of one job: within its stay, and within its SLO."""
+def _check_paused(
+    plan: Plan, i: int, stay: _Stay, pauses: Pauses, losses: Losses, log: Log
+) -> None:
+    """The pauses of one job: within its stay, and within its SLO, restarts after losses apart."""
     if stay.broken or not stay.spans:
         return
     pauses.check_stay(plan.jobs.job_id[i], stay.spans)
     if not isnan(stay.paused_s):
         elapsed_s = sum(to_s - from_s for from_s, to_s in stay.spans)
+        elapsed_s -= losses.restarts_s(plan.jobs.job_id[i], pauses)
         check_paused_slo(plan.jobs, i, elapsed_s, stay.iterations, log)
+
+
+def _check_lost(plan: Plan, i: int, stay: _Stay, pauses: Pauses, losses: Losses) -> None:
+    """The losses of one job, within its stay."""
+    if stay.broken or not stay.spans or isnan(stay.paused_s):
+        return
+    slack = TOLERANCE_ITERATIONS_REL * max(1.0, stay.iterations)
+    restart_s = plan.jobs.restart_s.item(i)
+    losses.check_stay(plan.jobs.job_id[i], restart_s, stay.done, pauses, slack)
 
 
 def _peak_nodes(plan: Plan) -> dict[str, int]:

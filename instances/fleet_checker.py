@@ -1,7 +1,7 @@
 """The independent checker's half for a fixed fleet: jobs that waited, and nodes that exist.
 
 Where there is nothing to rent, a job may start after it arrives. A plan names each such job with
-its start; all others start on arrival. Dedicated and held nodes count against the fleet.
+its start; all others start on arrival. Dedicated, held and failed nodes count against the fleet.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import inf, isfinite
 
 from instances.group_checker import TOLERANCE_S, Log, show
+from instances.loss_checker import check_outages
 from instances.plan import Plan
 
 __all__ = ["check_fleet", "node_levels", "starts_of"]
@@ -64,10 +65,10 @@ def node_levels(holdings: Iterable[Holding]) -> Iterator[tuple[float, int, int]]
 
 def check_fleet(plan: Plan, holdings: Iterable[Holding], log: Log) -> None:
     """Nodes that exist at once, of each pool, are at most the fleet's: one violation a pool."""
-    fleet = plan.fleet
+    fleet, failed = plan.fleet, check_outages(plan, log)
     if fleet is None:
         return
-    levels = list(node_levels(holdings))
+    levels = list(node_levels([*holdings, *failed]))
     for i, (pool, most) in enumerate(
         (("rollout", fleet.rollout_nodes), ("train", fleet.train_nodes)), start=1
     ):

@@ -5,6 +5,11 @@ versions of a whole plan over time, and its price, with the tolerances and the l
 
 A phase takes switch + run seconds when any of its nodes has two or more jobs pinned in that
 version, and run seconds alone otherwise.
+
+Which rollout waits for a train depends on the mode: the next one (``sync``), or the one after the
+next (``one-step``: one step off policy). A one-step job's rollout may so run beside its own
+train, but its rollouts still follow one another, and so do its trains. ``async`` jobs are in no
+group.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from instances.plan import (
     HeldNodes,
     JobPlacement,
     Limits,
+    Outage,
     Pause,
 )
 
@@ -35,6 +41,7 @@ __all__ = [
     "check_group",
     "finite_or_inf",
     "is_interval",
+    "iteration_seconds",
     "report_unknown_job",
     "show",
     "slack_seconds",
@@ -44,20 +51,21 @@ RULES: Final[tuple[str, ...]] = (
     "coverage",  # each job exactly once from its start on; no unknown, missing, repeated job
     "gang",  # |P_j| = a_j distinct nodes in each pool
     "residency",  # per node, the states pinned to it fit the host DRAM
-    "precedence",  # rollout, train, sync, next rollout, around the circle
+    "precedence",  # rollout, train, sync, next rollout (one-step: next but one), around the circle
     "overlap",  # per node, the phases pinned to it are disjoint arcs of the circle
     "slo",  # C_g / k_j <= D_j; with pauses also: seconds of the stay <= slo x iterations x T_j
     "nodes",  # pins are nodes of the group, nodes and pins distinct, every node has a pin
     "rate",  # 1 <= k_j <= max_rate, one start pair per iteration
     "format",  # finite numbers, period > 0, from_s < to_s, a job, first rollout in [0, C_g)
     "limits",  # max_group_size, max_rollout_nodes, max_train_nodes per group
-    "stay",  # work: iterations outside pauses = the job's; wallclock: time = duration_s + pauses
+    "stay",  # work: iterations outside pauses - lost = the job's; wallclock: duration_s + pauses
     "pins",  # one version of a group at a time; with pins_fixed no job changes group or pins
     "pause",  # within the job's stay, one at a time; each move starts one of >= restart_s
+    "loss",  # not more than done, at the end of a version; then a restart; moves nowhere else
     "held",  # nodes of a group's version, from the version's end on
     "start",  # of a known job, one each, not before its arrival; who has none starts on arrival
-    "fleet",  # no more nodes of a pool at once than the fleet has
-    "mode",  # sync in groups; async on dedicated nodes of its own; one-step refused
+    "fleet",  # no more nodes of a pool at once than the fleet has, failed ones left out
+    "mode",  # sync and one-step in groups; async on dedicated nodes of its own
     "cost",  # usd_total is the price of all nodes over all intervals
 )
 
@@ -67,6 +75,8 @@ TOLERANCE_S: Final = 1e-6
 TOLERANCE_S_REL: Final = 1e-9
 #: State per node is compared with the host DRAM within this many GB.
 TOLERANCE_GB: Final = 1e-6
+#: By mode of a job in a group: iterations from a train to the rollout that waits for it.
+_AHEAD: Final[Mapping[str, int]] = {"sync": 1, "one-step": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,9 +182,15 @@ def slack_seconds(period_s: float) -> float:
     return TOLERANCE_S + TOLERANCE_S_REL * period_s
 
 
-def is_interval(item: GroupVersion | DedicatedNodes | Pause | HeldNodes) -> bool:
+def is_interval(item: GroupVersion | DedicatedNodes | Pause | HeldNodes | Outage) -> bool:
     """Return whether ``from_s < to_s``, both finite."""
     return -inf < item.from_s < item.to_s < inf
+
+
+def iteration_seconds(mode: str, rollout_s: float, train_s: float, sync_s: float) -> float:
+    """Return T_j of a job that runs alone: the least period that its own rules allow."""
+    around_s = rollout_s + train_s + sync_s
+    return max(rollout_s, train_s, around_s / 2) if mode == "one-step" else around_s
 
 
 class _Arc(NamedTuple):
@@ -327,17 +343,18 @@ def _check_placement(
     t_shared = _pin(train, t_pins, jobs.train_nodes.item(i), t_state, job_id, log)
     r_phase, t_phase = r + r_switch * r_shared, t + t_switch * t_shared
     rate_ok = _check_rate(placement, limits, log)
-    if mode != "sync":
-        why = "async jobs take dedicated nodes" if mode == "async" else "no method plans them yet"
-        text = f"Expected mode sync of job '{job_id}' in {log.where}, got {mode} ({why})."
+    if mode not in _AHEAD:
+        why = "async jobs take dedicated nodes" if mode == "async" else "an unknown mode"
+        name = f"mode sync or one-step of job '{job_id}' in {log.where}"
+        text = f"Expected {name}, got {mode} ({why})."
         log.add("mode", text, 1, "jobs", job_id)
     if not 0 < period_s < inf:
         return
-    if rate_ok and mode == "sync":
-        _check_slo(placement, period_s, slo * (r + t + s), log)
+    if rate_ok and mode in _AHEAD:
+        _check_slo(placement, period_s, slo * iteration_seconds(mode, r, t, s), log)
     if _check_starts(placement, period_s, log):
-        if mode == "sync":
-            _check_precedence(placement, period_s, r_phase, t_phase, s, log)
+        if mode in _AHEAD:
+            _check_precedence(placement, period_s, (r_phase, t_phase, s), _AHEAD[mode], log)
         for k, (rollout_at, train_at) in enumerate(placement.starts_s, start=1):
             rollout.draw(r_pins, _Arc(rollout_at % period_s, r_phase, job_id, k))
             train.draw(t_pins, _Arc(train_at % period_s, t_phase, job_id, k))
@@ -410,22 +427,50 @@ def _check_slo(placement: JobPlacement, period_s: float, deadline_s: float, log:
 def _check_precedence(
     placement: JobPlacement,
     period_s: float,
-    r_phase: float,
-    t_phase: float,
-    sync_s: float,
+    phases_s: tuple[float, float, float],
+    ahead: int,
     log: Log,
 ) -> None:
-    """Train >= its rollout + phase; next rollout (or the first + C) >= train + phase + s_j."""
+    """Train >= its rollout + phase; the rollout that waits for it >= train + phase + s_j.
+
+    That is the rollout ``ahead`` iterations on; past the last of a period, the first again plus C.
+    ``phases_s``: rollout, train, sync.
+    """
     starts, slack_s, job_id = placement.starts_s, slack_seconds(period_s), placement.job_id
-    for k, (rollout_at, train_at) in enumerate(starts, start=1):
-        next_at = starts[k][0] if k < len(starts) else starts[0][0] + period_s
+    r_phase, t_phase, sync_s = phases_s
+    for k, (rollout_at, train_at) in enumerate(starts):
+        turns, waiting = divmod(k + ahead, len(starts))
+        next_at = starts[waiting][0] + turns * period_s
         train_least, next_least = rollout_at + r_phase, train_at + t_phase + sync_s
         if train_at + slack_s < train_least:
-            what = f"train start of iteration {k} of job '{job_id}' in {log.where} >="
+            what = f"train start of iteration {k + 1} of job '{job_id}' in {log.where} >="
             log.off("precedence", what, train_least, train_at, "s", "early", job_id)
         if next_at + slack_s < next_least:
-            what = f"rollout start after iteration {k} of job '{job_id}' in {log.where} >="
+            which = "rollout" if ahead == 1 else "next but one rollout"
+            what = f"{which} start after iteration {k + 1} of job '{job_id}' in {log.where} >="
             log.off("precedence", what, next_least, next_at, "s", "early", job_id)
+    if ahead > 1:
+        _check_own_order(placement, period_s, (r_phase, t_phase), log)
+
+
+def _check_own_order(
+    placement: JobPlacement, period_s: float, phases_s: tuple[float, float], log: Log
+) -> None:
+    """A job's next rollout >= rollout + phase, and likewise its trains: else no rule says so.
+
+    Of one iteration it would say that the phase is no longer than C, as ``overlap`` does.
+    """
+    starts, slack_s, job_id = placement.starts_s, slack_seconds(period_s), placement.job_id
+    for k, pair in enumerate(starts) if len(starts) > 1 else ():
+        turns, after = divmod(k + 1, len(starts))
+        for name, at, phase_s, next_at in zip(
+            ("rollout", "train"), pair, phases_s, starts[after], strict=True
+        ):
+            least, next_s = at + phase_s, next_at + turns * period_s
+            if next_s + slack_s < least:
+                which = f"next {name} start after iteration {k + 1} of job '{job_id}'"
+                what = f"{which} in {log.where} >="
+                log.off("precedence", what, least, next_s, "s", "early", job_id)
 
 
 def _check_residency(pool: _Pool, limit_gb: float, log: Log) -> None:

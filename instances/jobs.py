@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ __all__ = [
     "OPTIONAL_FIELDS",
     "Job",
     "JobTable",
+    "idle_window_s",
     "solo_seconds",
 ]
 
@@ -109,6 +110,20 @@ def solo_seconds(rollout_s: float, train_s: float, sync_s: float, mode: str = "s
     return rollout_s + train_s + sync_s
 
 
+def idle_window_s(
+    rollout_s: float, train_s: float, sync_s: float, mode: str = "sync"
+) -> tuple[float, float]:
+    """Return the seconds per iteration that a job alone leaves idle: rollout pool, train pool.
+
+    ``T_j - r_j`` and ``T_j - t_j``. Whether a job can share nodes of a pool at its own speed is
+    whether such a window exists, whatever its algorithm is called: two jobs without one, at
+    slo 1, never share a node there. An ``async`` job has none in the pool of its longer phase; in
+    the other one it may, but takes dedicated nodes (design section 10), so nobody uses it.
+    """
+    solo_s = solo_seconds(rollout_s, train_s, sync_s, mode)
+    return solo_s - rollout_s, solo_s - train_s
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """One RL post-training job; units are in the names, meanings in design section 2.
@@ -162,6 +177,25 @@ class Job:
                 raise InputError(
                     f"Expected {name} {sign} {least}, got {value!r} (job '{self.job_id}')."
                 )
+
+    @property
+    def lag(self) -> int:
+        """Iterations from a train to the rollout that waits for it: 2 of one-step jobs, else 1."""
+        return 2 if self.mode == "one-step" else 1
+
+    @property
+    def idle_window_s(self) -> tuple[float, float]:
+        """Seconds per iteration idle in each pool when alone; see :func:`idle_window_s`."""
+        return idle_window_s(self.rollout_s, self.train_s, self.sync_s, self.mode)
+
+    def paid_s(self, *, rollout: bool = False, train: bool = False) -> float:
+        """Return T_j with these switches in the phases; no period with them is shorter."""
+        rollout_s = self.rollout_switch_s if rollout else 0.0
+        train_s = self.train_switch_s if train else 0.0
+        if self.mode == "sync":
+            return self.solo_s + train_s + rollout_s
+        phases_s = self.rollout_s + rollout_s, self.train_s + train_s
+        return solo_seconds(*phases_s, self.sync_s, self.mode)
 
     @property
     def iterations(self) -> float:
@@ -241,6 +275,13 @@ class JobTable:
             MappingProxyType({k: _frozen(v, np.bool_, n, k) for k, v in self.estimated.items()}),
         )
 
+    def __reduce__(self) -> tuple[partial[JobTable], tuple[()]]:
+        """Pickle by columns: read-only mappings cannot be, and arrays would come back writable."""
+        columns = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in ("optional", "extra", "estimated"):
+            columns[name] = dict(columns[name])
+        return partial(type(self), **columns), ()
+
     @classmethod
     def from_jobs(cls, jobs: Sequence[Job]) -> JobTable:
         """Build a table from single jobs, in the given order.
@@ -295,6 +336,10 @@ class JobTable:
         """Return the indices of the jobs of one mode, shape ``(n_matching,)``."""
         return np.array([i for i, m in enumerate(self.mode) if m == mode], dtype=np.int64)
 
+    def where_sharing(self) -> IntArray:
+        """Return the indices of the jobs that may share nodes: all but the async ones."""
+        return np.array([i for i, m in enumerate(self.mode) if m != "async"], dtype=np.int64)
+
     @cached_property
     def solo_s(self) -> FloatArray:
         """T_j, ``(n_jobs,)`` seconds; see :func:`solo_seconds`."""
@@ -304,6 +349,26 @@ class JobTable:
                 out[i] = solo_seconds(
                     float(self.rollout_s[i]), float(self.train_s[i]), float(self.sync_s[i]), mode
                 )
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def paid_s(self) -> FloatArray:
+        """T_j with the switches in the phases, ``(2, 2, n_jobs)``: [rollout's paid, train's paid].
+
+        No period of a group in which the job pays them is shorter.
+        """
+        rollout, train = self.rollout_switch_s, self.train_switch_s
+        out = np.array(
+            [
+                [self.solo_s, self.solo_s + train],
+                [self.solo_s + rollout, self.solo_s + rollout + train],
+            ]
+        )
+        for i in self.where_mode("one-step"):
+            for r, t in ((0, 1), (1, 0), (1, 1)):
+                phases_s = self.rollout_s[i] + r * rollout[i], self.train_s[i] + t * train[i]
+                out[r, t, i] = solo_seconds(*phases_s, self.sync_s[i], "one-step")
         out.setflags(write=False)
         return out
 

@@ -2,8 +2,9 @@
 
 A *move* is a change of a running job's group or pins between two of its consecutive versions.
 Where a plan may move jobs (``pins_fixed`` false), each move starts a pause of at least the
-job's ``restart_s``. A pause without a move is allowed. Pauses are kept per job, in order of
-time: :mod:`instances.checker` asks for the paused seconds of each version of a job.
+job's ``restart_s``, or up to the job's next loss. A pause without a move is allowed. Pauses are
+kept per job, in order of time: :mod:`instances.checker` asks for the paused seconds of each
+version of a job.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from instances.group_checker import (
     Violation,
     finite_or_inf,
     is_interval,
+    iteration_seconds,
     show,
 )
 from instances.jobs import JobTable
@@ -38,7 +40,7 @@ class Pauses:
     paused seconds are unknown (NaN), and no more is asked of it.
     """
 
-    __slots__ = ("_broken", "_jobs", "_spans", "_union", "log")
+    __slots__ = ("_broken", "_cuts", "_jobs", "_spans", "_union", "log")
 
     def __init__(self, plan: Plan, index: Mapping[str, int]) -> None:
         self.log: Final = Log()
@@ -46,6 +48,9 @@ class Pauses:
         self._broken: set[str] = set()
         self._spans: dict[str, list[Span]] = {}
         self._union: dict[str, list[Span]] = {}
+        self._cuts: dict[str, list[float]] = {}
+        for loss in plan.losses:
+            self._cuts.setdefault(loss.job_id, []).append(loss.at_s)
         if plan.durations == "snapshot":
             if n := len(plan.pauses):
                 self.log.add("pause", f"Expected no pauses in a snapshot, got {n}.", n, "pauses")
@@ -61,14 +66,14 @@ class Pauses:
         return job_id in self._spans or job_id in self._broken
 
     def _read(self, pause: Pause, index: Mapping[str, int]) -> None:
-        """A pause is a finite interval of a known job in groups (mode sync)."""
+        """A pause is a finite interval of a known job in groups (not async)."""
         job_id = pause.job_id
         if (i := index.get(job_id)) is None:
             text = f"Expected pauses of jobs of the plan's table, got unknown job '{job_id}'."
             self.log.add("pause", text, 1, "jobs", job_id)
             return
-        if (mode := self._jobs.mode[i]) != "sync":
-            text = f"Expected pauses of jobs of mode sync, got one of job '{job_id}', {mode}."
+        if self._jobs.mode[i] == "async":
+            text = f"Expected pauses of jobs in groups, got one of job '{job_id}', async."
             self.log.add("pause", text, 1, "jobs", job_id)
             return
         if is_interval(pause):
@@ -123,13 +128,31 @@ class Pauses:
             text = f"Expected restart_s >= 0 of job '{job_id}', got {show(need_s)}."
             log.add("pause", text, -need_s, "s", job_id)
             return
+        got_s, cut = self.restart(job_id, at_s)
+        if got_s < need_s - TOLERANCE_S and not cut:
+            what = f"pause of job '{job_id}', moved to {log.where} at {show(at_s)} s, >="
+            log.off("pause", what, need_s, got_s, "s", "short", job_id)
+
+    def restart(self, job_id: str, at_s: float) -> tuple[float, bool]:
+        """Return the seconds of the job's pause that starts at a moment; 0: there is none.
+
+        And whether a later loss of the job cuts it short.
+        """
         spans = self._spans.get(job_id, ())
         first = bisect_left(spans, at_s - TOLERANCE_S, key=_start)
         last = bisect_right(spans, at_s + TOLERANCE_S, key=_start)
-        got_s = max((to_s - from_s for from_s, to_s in spans[first:last]), default=0.0)
-        if got_s < need_s - TOLERANCE_S:
-            what = f"pause of job '{job_id}', moved to {log.where} at {show(at_s)} s, >="
-            log.off("pause", what, need_s, got_s, "s", "short", job_id)
+        from_s, to_s = max(spans[first:last], key=_length, default=(at_s, at_s))
+        cuts = self._cuts.get(job_id, ())
+        cut = any(abs(cut_s - to_s) <= TOLERANCE_S and cut_s > from_s for cut_s in cuts)
+        return to_s - from_s, cut
+
+    def is_broken(self, job_id: str) -> bool:
+        """Return whether a pause of the job is malformed."""
+        return job_id in self._broken
+
+
+def _length(span: Span) -> float:
+    return span[1] - span[0]
 
 
 def _start(span: Span) -> float:
@@ -164,7 +187,8 @@ def _seconds_inside(spans: Sequence[Span], from_s: float, to_s: float) -> float:
 def check_paused_slo(jobs: JobTable, i: int, elapsed_s: float, iterations: float, log: Log) -> None:
     """A job with pauses: seconds of its stay <= slo x iterations done x T_j, pauses counted."""
     slo = jobs.slo.item(i)
-    alone_s = iterations * (jobs.rollout_s.item(i) + jobs.train_s.item(i) + jobs.sync_s.item(i))
+    phases_s = jobs.rollout_s.item(i), jobs.train_s.item(i), jobs.sync_s.item(i)
+    alone_s = iterations * iteration_seconds(jobs.mode[i], *phases_s)
     limit_s = slo * alone_s
     if elapsed_s <= limit_s + TOLERANCE_S + TOLERANCE_S_REL * abs(limit_s):
         return

@@ -25,12 +25,16 @@ __all__ = [
     "HeldNodes",
     "JobPlacement",
     "Limits",
+    "Loss",
+    "Outage",
     "Pause",
     "Plan",
+    "Pool",
     "Start",
 ]
 
 Durations = Literal["work", "wallclock", "snapshot"]
+Pool = Literal["rollout", "train"]
 DURATION_CONVENTIONS: Final = ("work", "wallclock")
 #: A snapshot plan is one interval of this length, so ``usd_total`` equals its $/h.
 SNAPSHOT_HOURS: Final = 1.0
@@ -163,6 +167,35 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Loss:
+    """A failure of a job, or of a node it is on: what it had done since its checkpoint is undone.
+
+    Attributes
+    ----------
+    at_s : float
+        When it fails, seconds of the trace: it leaves its nodes.
+    iterations : float
+        Iterations undone: they are in the versions up to ``at_s``, and are done again.
+    back_s : float
+        When it has nodes again and starts its restart: ``at_s``, unless it waits for a fleet.
+    """
+
+    job_id: str
+    at_s: float
+    iterations: float
+    back_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outage:
+    """One node of a fixed fleet that has failed: nobody has it in ``[from_s, to_s)``."""
+
+    pool: Pool
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldNodes:
     """Nodes paid for after the last job has moved off them, ``[from_s, to_s)``.
 
@@ -186,17 +219,22 @@ class Plan:
         The convention by which stays were computed (design section 10); ``snapshot`` is one
         interval of ``SNAPSHOT_HOURS``.
     pins_fixed : bool
-        Whether the policy promises that a running job never changes group or nodes.
+        Whether the policy promises that a running job never changes group or nodes. A plan with
+        ``losses`` moves jobs, but each of them only where it, or a node it is on, has failed.
     usd_total : float
         Price of all nodes over all intervals, $; the checker re-derives it.
     pauses : tuple of Pause
-        Restarts of moved jobs.
+        Restarts of moved or failed jobs.
     held : tuple of HeldNodes
         Old nodes that overlap with the new ones.
     fleet : Fleet or None
         Nodes there are, dedicated and held ones included; ``None``: any number may be rented.
     starts : tuple of Start
         Jobs that waited; all others start when they arrive.
+    losses : tuple of Loss
+        Failures that hit jobs.
+    outages : tuple of Outage
+        Failed nodes of the fleet until they are repaired. Whatever is rented is replaced at once.
     """
 
     policy: str
@@ -212,3 +250,5 @@ class Plan:
     held: tuple[HeldNodes, ...] = ()
     fleet: Fleet | None = None
     starts: tuple[Start, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    outages: tuple[Outage, ...] = ()

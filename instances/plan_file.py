@@ -13,11 +13,13 @@ Layout (``schema_version`` 1)::
     held       [{group_id, from_s, to_s, rollout_nodes, train_nodes}]
     fleet      {rollout_nodes, train_nodes}, or null
     starts     [{job_id, at_s}]
+    losses     [{job_id, at_s, iterations, back_s}]
+    outages    [{pool, from_s, to_s}]
 
 Numbers are JSON numbers (never text or true), seconds may be whole, and whole numbers have no
 decimal point. Every fault names the file, the place (``groups.0.period_s``) and the value.
-``pauses``, ``held``, ``fleet`` and ``starts`` are always written, and may be absent: there are
-none then.
+``pauses``, ``held``, ``fleet``, ``starts``, ``losses`` and ``outages`` are always written, and may
+be absent: there are none then.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ from instances.plan import (
     HeldNodes,
     JobPlacement,
     Limits,
+    Loss,
+    Outage,
     Pause,
     Plan,
     Start,
@@ -130,6 +134,19 @@ class _Start(_Record):
     at_s: Finite
 
 
+class _Loss(_Record):
+    job_id: str
+    at_s: Finite
+    iterations: Finite
+    back_s: Finite
+
+
+class _Outage(_Record):
+    pool: Literal["rollout", "train"]
+    from_s: Finite
+    to_s: Finite
+
+
 class _Limits(_Record):
     max_group_size: Node
     max_rollout_nodes: Whole | None
@@ -173,6 +190,8 @@ class _Plan(_Record):
     held: Many[_Held] = ()
     fleet: _Fleet | None = None
     starts: Many[_Start] = ()
+    losses: Many[_Loss] = ()
+    outages: Many[_Outage] = ()
 
 
 # --- Words for what is wrong ---------------------------------------------------------------
@@ -188,6 +207,8 @@ _KNOWN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "held": tuple(_Held.model_fields),
     "fleet": tuple(_Fleet.model_fields),
     "starts": tuple(_Start.model_fields),
+    "losses": tuple(_Loss.model_fields),
+    "outages": tuple(_Outage.model_fields),
 }
 
 
@@ -298,6 +319,8 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         "held": [dataclasses.asdict(item) for item in plan.held],
         "fleet": None if plan.fleet is None else dataclasses.asdict(plan.fleet),
         "starts": [dataclasses.asdict(item) for item in plan.starts],
+        "losses": [dataclasses.asdict(item) for item in plan.losses],
+        "outages": [dataclasses.asdict(item) for item in plan.outages],
     }
 
 
@@ -346,6 +369,8 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
         held=tuple(HeldNodes(**h.model_dump()) for h in record.held),
         fleet=None if record.fleet is None else Fleet(**record.fleet.model_dump()),
         starts=tuple(Start(**s.model_dump()) for s in record.starts),
+        losses=tuple(Loss(**s.model_dump()) for s in record.losses),
+        outages=tuple(Outage(**o.model_dump()) for o in record.outages),
     )
 
 

@@ -139,7 +139,7 @@ def volume(jobs: JobTable, cluster: Cluster, limits: Limits) -> VolumeBound:
     Parameters
     ----------
     jobs : JobTable
-        The sync jobs present.
+        The jobs present that share nodes.
     cluster : Cluster
     limits : Limits
         Only ``max_group_size`` enters the bound.

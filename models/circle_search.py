@@ -8,7 +8,8 @@ Sets and parameters: jobs ``j`` of one group, each on one rollout node and one t
 phases ``p_j``, ``q_j`` with the switches they pay; sync ``s_j``; the period ``C``.
 
 Variables: starts ``x_j``, ``y_j`` in ``[0, C)``; the wait ``(y_j - x_j - p_j) mod C`` is at most
-``C - p_j - q_j - s_j``; phases on a node are disjoint arcs.
+``C - p_j - q_j - s_j``, of a one-step job ``2 C - p_j - q_j - s_j``, which may be any; phases on a
+node are disjoint arcs.
 
 Candidates of a job: its rollout right behind or right before a phase on its node, its train
 likewise on its node, and each right next to the other. The cost of a candidate is the sum of
@@ -286,6 +287,9 @@ def schedule_on_circle(
     train = _side(shape.train_s, shape.train_pins)
     busy = rollout.phase_s + train.phase_s + np.array(shape.sync_s, dtype=np.float64)
     slack = np.maximum(period_s - busy, 0.0)
+    for j, lag in enumerate(shape.lags):
+        if lag > 1:
+            slack[j] = min(max(lag * period_s - busy[j], 0.0), period_s)
     waiting = np.full(2 * n, -1, dtype=np.int64)
     waiting[:n] = np.argsort(busy, kind="stable")
     queue = Queue(waiting, np.array([n], dtype=np.int64), np.ones(n))

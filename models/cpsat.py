@@ -38,6 +38,7 @@ from models.backends.cp_sat import Answer, Status, run
 from models.bounds import volume
 from models.cpsat_data import Data
 from models.cpsat_model import Literal, Model, Node, build
+from models.cpsat_turns import turn_of
 from models.cyclic_cpsat import DEADLINE_REL, least_of_positions
 from models.group_shape import GroupShape, Pins
 from models.options import OutOfTimeError, SolveOptions
@@ -280,7 +281,7 @@ def _lifted_group(
             shape,
             positions(model.rollout),
             positions(model.train),
-            [answer.value(model.next_turn[j]) for j in ranks],
+            [_turns(data, model, answer, j, rates[j]) for j in ranks],
         )
     except InputError:  # phases below one unit, in an order that contradicts itself
         found = None
@@ -289,3 +290,9 @@ def _lifted_group(
     if found is None:
         return None
     return placed([data.order[j] for j in ranks], (numbered[0], numbered[1]), found)
+
+
+def _turns(data: Data, model: Model, answer: Answer, j: int, rate: int) -> list[int]:
+    """Return the turns of a job's trains at this rate, at most that of the model."""
+    turns = [turn_of(answer, turn) for turn in model.turn[j]]
+    return turns[:rate] if data.lag[j] > 1 else [*[0] * (rate - 1), turns[-1]]

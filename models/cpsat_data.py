@@ -74,6 +74,7 @@ class Data:
     phase: tuple[tuple[int, ...], tuple[int, ...]]
     switch: tuple[tuple[int, ...], tuple[int, ...]]
     sync: tuple[int, ...]
+    lag: tuple[int, ...]
     width: tuple[tuple[int, ...], tuple[int, ...]]
     state: tuple[list[int], list[int]]
     dram: tuple[int, int]
@@ -120,6 +121,7 @@ class Data:
                 units(min(job.train_switch_s, longest) for job in jobs),
             ),
             sync=units(job.sync_s for job in jobs),
+            lag=tuple(job.lag for job in jobs),
             width=(
                 tuple(job.rollout_nodes for job in jobs),
                 tuple(job.train_nodes for job in jobs),

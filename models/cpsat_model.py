@@ -29,7 +29,8 @@ two jobs; ``pin[P,j,i,k]`` job ``j`` is pinned to node ``(i,k)`` (``j = i``: the
 ``pays[P,j]`` the phase pays its switch; ``b[P,i,j]`` two jobs share a node; ``o[P,i,a,j,c]``
 then iteration ``a`` of ``i`` comes before iteration ``c`` of ``j`` on the circle; ``X_ja, V_ja``
 positions of rollout and train of iteration ``a < max_l k_jl`` on the circle of length ``C_l``;
-``B_j`` the last train starts in the turn after the rest. Where any rate is above 1, ``C_j``
+``B_j`` the last train starts in the turn after the rest; of a one-step job ``B_ja in {0, 1, 2}``
+the turn each train starts in. Where any rate is above 1, ``C_j``
 the period of the job's group, and ``there[j,a]`` for ``a >= min_l k_jl``: ``j`` has so many
 iterations.
 
@@ -66,6 +67,7 @@ from ortools.sat.python import cp_model
 
 from models.bounds import volume
 from models.cpsat_data import Data
+from models.cpsat_turns import one_step_rules, train_turns
 from models.options import Deadline
 from models.snapshot import Snapshot
 
@@ -106,7 +108,7 @@ class Model:
         self.rollout, self.train = (
             [self._positions(data, j, name) for j in range(n)] for name in ("X", "V")
         )
-        self.next_turn = [cp.new_bool_var(f"B[{j}]") for j in range(n)]
+        self.turn = [train_turns(cp, f"{j}", data.most(j), data.lag[j]) for j in range(n)]
         self.there = {
             (j, a): cp.new_bool_var(f"there[{j},{a}]")
             for j in range(n)
@@ -357,7 +359,7 @@ def _chains(model: Model, data: Data) -> None:
     start ``Y_ja = V_ja + C_l B_j`` (else ``Y_ja = V_ja``): ``Y_ja >= X_ja + p_j``, and ``Y_ja +
     q_j + s_j <= X_j(a+1)``, after the last train ``<= X_j0 + C_l``, where ``x[j,l]``; for the
     leader where ``busy[l]``: a job alone is admitted in seconds. The circle is turned so that
-    the leader's first rollout begins it.
+    the leader's first rollout begins it. One-step jobs: :func:`models.cpsat_turns.one_step_rules`.
     """
     cp = model.cp
     for (j, label), member in model.group.items():
@@ -367,12 +369,17 @@ def _chains(model: Model, data: Data) -> None:
         x, v = model.rollout[j][:rate], model.train[j][:rate]
         p = data.phase[0][j] + data.switch[0][j] * model.pays[0][j]
         q = data.phase[1][j] + data.switch[1][j] * model.pays[1][j]
-        for a in range(rate - 1):
-            cp.add(v[a] - x[a] >= p).only_enforce_if(literal)
-            cp.add(x[a + 1] - v[a] >= q + data.sync[j]).only_enforce_if(literal)
-        turned = v[-1] + period * model.next_turn[j]
-        cp.add(turned - x[-1] >= p).only_enforce_if(literal)
-        cp.add(turned - x[0] + q + data.sync[j] <= period).only_enforce_if(literal)
+        if data.lag[j] > 1:
+            y = [at + period * b for at, b in zip(v, model.turn[j][:rate], strict=True)]
+            for rule in one_step_rules(data.lag[j], (p, q, data.sync[j]), (x, y), period):
+                cp.add(rule).only_enforce_if(literal)
+        else:
+            for a in range(rate - 1):
+                cp.add(v[a] - x[a] >= p).only_enforce_if(literal)
+                cp.add(x[a + 1] - v[a] >= q + data.sync[j]).only_enforce_if(literal)
+            turned = v[-1] + period * model.turn[j][-1]
+            cp.add(turned - x[-1] >= p).only_enforce_if(literal)
+            cp.add(turned - x[0] + q + data.sync[j] <= period).only_enforce_if(literal)
         for a in range(rate):
             begins = leads and a == 0
             cp.add(x[a] <= (0 if begins else period - 1)).only_enforce_if(literal)

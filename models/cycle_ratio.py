@@ -103,17 +103,17 @@ class _Graph:
 
         for j, rate in enumerate(shape.rates):
             p, q, s = shape.rollout_s[j], shape.train_s[j], shape.sync_s[j]
-            first = self.base[j]
+            first, lag = self.base[j], shape.lag(j)
             for i in range(rate):
                 x, y = first + 2 * i, first + 2 * i + 1
                 add(x, y, p, 0)
-                last = i == rate - 1
-                add(y, first if last else x + 2, q + s, 1 if last else 0)
+                turns, waiting = divmod(i + lag, rate)
+                add(y, first + 2 * waiting, q + s, turns)
         for phase, nodes in enumerate((order.rollout, order.train)):
             seconds = (shape.rollout_s, shape.train_s)[phase]
             for ops in nodes:
-                if len(ops) < 2:
-                    continue
+                if len(ops) < 2 and shape.lag(ops[0][0]) == 1:
+                    continue  # the chain says more
                 for position, (j, i) in enumerate(ops):
                     wrap = position == len(ops) - 1
                     b, c = ops[0 if wrap else position + 1]

@@ -14,7 +14,8 @@ Variables
 ``z[P,j,n]`` phase ``P`` of job ``j`` is pinned to node ``n``; ``pays[P,j]`` it pays its switch;
 ``b[P,i,j]`` the jobs share a node of the pool, ``o[P,i,l,j,m]`` then iteration ``l`` of ``i``
 comes before iteration ``m`` of ``j`` on the circle; ``X_jl, V_jl`` in ``[0, C)`` the positions
-of rollout and train on the circle, ``B_j`` whether the last train starts a turn after the rest.
+of rollout and train on the circle, ``B_j`` whether the last train starts a turn after the rest;
+of a one-step job ``B_jl in {0, 1, 2}`` the turn that each train starts in.
 
 Constraints
 -----------
@@ -22,7 +23,7 @@ Constraints
   on them.
 * :func:`_residency`: ``sum_j m_Pj z[P,j,n] <= M_P``.
 * :func:`_sharing`: two jobs on one node have ``b``, and ``b`` makes both pay.
-* :func:`_chains`: rollout, train, sync, next rollout.
+* :func:`_chains`: rollout, train, sync, next rollout (one-step: the next but one).
 * :func:`_order`: with ``b``, any two phases of the two jobs are disjoint arcs of the circle.
 * :func:`_loads` (implied): the phases on one node are no longer than the circle.
 
@@ -33,7 +34,8 @@ Numbering and turns (no loss)
 The iterations of a job are alike and follow each other around the circle once, so number them
 from the rollout with the least position on. Then all rollouts of the job begin in one turn, in
 order, and so does each train that a rollout follows: only the last train may begin in the next
-turn, and one ``B_j`` says so. The circle is turned so that a first rollout of a job with the
+turn, and one ``B_j`` says so. A train of a one-step job ends before the rollout two iterations on,
+so before the end of the third turn. The circle is turned so that a first rollout of a job with the
 fewest iterations begins it; jobs that no rule tells apart are ordered by their first rollouts.
 
 Why it is exact in seconds
@@ -77,6 +79,7 @@ from ortools.sat.python import cp_model
 from instances.errors import FleetPlannerError, InputError
 from instances.jobs import Job
 from models.backends.cp_sat import Answer, run
+from models.cpsat_turns import one_step_rules, train_turns, turn_of
 from models.cycle_ratio import CyclicOrder, least_period
 from models.group_shape import GroupShape, Pins, Schedule, lower_bound_s
 from models.result import StoppedBy
@@ -217,6 +220,7 @@ class _Group:
     phase: tuple[list[int], list[int]]
     switch: tuple[list[int], list[int]]
     sync: list[int]
+    lag: list[int]
     state: tuple[list[int], list[int]]
     dram: tuple[int, int]
     period: int
@@ -251,6 +255,7 @@ class _Group:
                 [units(min(job.train_switch_s, 2 * deadline_s)) for job in jobs],
             ),
             sync=[units(job.sync_s) for job in jobs],
+            lag=[job.lag for job in jobs],
             state=(rollout_state, train_state),
             dram=(rollout_dram, train_dram),
             period=math.ceil(deadline_s / time),
@@ -307,6 +312,7 @@ def _alike(jobs: Sequence[Job], rates: Sequence[int]) -> Iterator[tuple[int, int
     for j, (job, rate) in enumerate(zip(jobs, rates, strict=True)):
         key = (
             rate,
+            job.lag,
             job.rollout_s,
             job.train_s,
             job.sync_s,
@@ -340,7 +346,7 @@ class _Built:
         self.train = [
             [model.new_int_var(0, last, f"V[{j},{i}]") for i in range(rates[j])] for j in range(n)
         ]
-        self.next_turn = [model.new_bool_var(f"B[{j}]") for j in range(n)]
+        self.turn = [train_turns(model, f"{j}", rates[j], group.lag[j]) for j in range(n)]
         self.pays = [[model.new_bool_var(f"pays[{P},{j}]") for j in range(n)] for P in (0, 1)]
         self.pin: list[list[dict[int, cp_model.IntVar]]] = [[], []]
         self.share: list[dict[tuple[int, int], cp_model.IntVar]] = [{}, {}]
@@ -428,16 +434,21 @@ def _chains(built: _Built, group: _Group) -> None:
 
     With phases ``p_j, q_j`` that include the switches paid, and the last train's start ``Y_jl =
     V_jl + C B_j`` (else ``Y_jl = V_jl``): ``Y_jl >= X_jl + p_j``; ``Y_jl + q_j + s_j <= X_j(l+1)``,
-    after the last train ``<= X_j0 + C``.
+    after the last train ``<= X_j0 + C``. One-step: :func:`one_step_rules`.
     """
     for j, sync in enumerate(group.sync):
         rollout, train = built.rollout[j], built.train[j]
         p = group.phase[0][j] + group.switch[0][j] * built.pays[0][j]
         q = group.phase[1][j] + group.switch[1][j] * built.pays[1][j]
+        if group.lag[j] > 1:
+            starts = [v + group.period * b for v, b in zip(train, built.turn[j], strict=True)]
+            for rule in one_step_rules(group.lag[j], (p, q, sync), (rollout, starts), group.period):
+                built.model.add(rule)
+            continue
         for i in range(group.rates[j] - 1):
             built.model.add(train[i] - rollout[i] >= p)
             built.model.add(rollout[i + 1] - train[i] - q >= sync)
-        turned = train[-1] + group.period * built.next_turn[j]
+        turned = train[-1] + group.period * built.turn[j][-1]
         built.model.add(turned - rollout[-1] >= p)
         built.model.add(turned - rollout[0] + q + sync <= group.period)
 
@@ -482,7 +493,7 @@ def _read(
     shape = GroupShape.of(jobs, rollout_pins, train_pins, group.rates)
     rollout = [[answer.value(x) for x in mine] for mine in built.rollout]
     train = [[answer.value(v) for v in mine] for mine in built.train]
-    turn = [answer.value(b) for b in built.next_turn]
+    turn = [[turn_of(answer, b) for b in mine] for mine in built.turn]
     try:
         schedule = least_of_positions(shape, rollout, train, turn)
     except InputError:
@@ -496,9 +507,9 @@ def _read(
             starts_s=tuple(
                 tuple(
                     (unit * x, unit * (v + group.period * lap))
-                    for x, v, (_, lap) in zip(xs, vs, laps, strict=True)
+                    for x, v, lap in zip(xs, vs, laps, strict=True)
                 )
-                for xs, vs, laps in zip(rollout, train, _laps(shape, turn), strict=True)
+                for xs, vs, laps in zip(rollout, train, turn, strict=True)
             ),
             bound_s=lower_bound_s(shape),
         )
@@ -511,7 +522,7 @@ def least_of_positions(
     shape: GroupShape,
     rollout: Sequence[Sequence[int]],
     train: Sequence[Sequence[int]],
-    next_turn: Sequence[int],
+    turn: Sequence[Sequence[int]],
 ) -> Schedule:
     """Return the least period, in seconds, of the orders and turns of positions in units.
 
@@ -521,8 +532,8 @@ def least_of_positions(
     rollout, train : sequence of sequence of int
         Per job, per iteration, the position of each phase on the circle, in ``[0, C)``; rollouts
         of a job begin in one turn, in order.
-    next_turn : sequence of int
-        Per job 1 when the last train starts in the turn after its rollout's, else 0.
+    turn : sequence of sequence of int
+        Per job, per iteration, the turn the train starts in, counted from that of the rollouts.
 
     Raises
     ------
@@ -546,14 +557,6 @@ def least_of_positions(
     order = CyclicOrder(
         rollout=orders(rollout, shape.rollout_s, shape.rollout_pins),
         train=orders(train, shape.train_s, shape.train_pins),
-        laps=_laps(shape, next_turn),
+        laps=tuple(tuple((0, lap) for lap in laps) for laps in turn),
     )
     return least_period(shape, order)
-
-
-def _laps(shape: GroupShape, next_turn: Sequence[int]) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return the turn of each phase: 0 of all but a job's last train."""
-    return tuple(
-        ((0, 0),) * (rate - 1) + ((0, turn),)
-        for rate, turn in zip(shape.rates, next_turn, strict=True)
-    )

@@ -79,7 +79,7 @@ class GroupPricing:
             switch=rows("switch_s"),
             state=rows("state_gb"),
             width=rows("width").astype(np.int64),
-            solo=np.ascontiguousarray(snapshot.table.solo_s, dtype=np.float64),
+            chain=np.ascontiguousarray(snapshot.table.paid_s, dtype=np.float64),
             deadline=np.ascontiguousarray(snapshot.table.deadline_s, dtype=np.float64),
             rank=rank,
             leaders=items[0].leaders,

@@ -63,13 +63,16 @@ _TRIES_A_NODE: Final = 50
 
 
 class Data(NamedTuple):
-    """What the kernel reads; pools are rows 0 (rollout) and 1 (train)."""
+    """What the kernel reads; pools are rows 0 (rollout) and 1 (train).
+
+    ``chain``, ``(2, 2, n)``: ``T_j`` with the rollout switch paid (first index 1), and the train's.
+    """
 
     run: FloatArray
     switch: FloatArray
     state: FloatArray
     width: IntArray
-    solo: FloatArray
+    chain: FloatArray
     deadline: FloatArray
     rank: IntArray
     leaders: IntArray
@@ -158,7 +161,8 @@ def _packs(d: Data, pool: int, w: Work, k: int, period: float, paid: bool, bins:
         if w.tries[0] > most:
             return True
         j = w.packed[t]
-        chain = d.solo[j] + d.switch[pool, j] + (d.switch[1 - pool, j] if paid else 0.0)
+        also = 1 if paid else 0
+        chain = d.chain[1, also, j] if pool == 0 else d.chain[also, 1, j]
         lonely = chain > period
         load, state = d.run[pool, j] + d.switch[pool, j], d.state[pool, j]
         b = w.bin_of[t]
@@ -206,14 +210,13 @@ def _fits(d: Data, w: Work, k: int, shape: IntArray, period: float) -> bool:
 @compiled
 def _admit(d: Data, w: Work, j: int, q: int, shape: IntArray, period: float) -> bool:
     """Write a job's shares of a shape to row ``q``; return whether it may be in it with others."""
-    chain = d.solo[j]
+    chain = d.chain[1 if shape[0] == 1 else 0, 1 if shape[1] == 1 else 0, j]
     for pool in range(2):
         bins = shape[pool]
         a = d.width[pool, j]
         run = d.run[pool, j]
         if bins == 1:
             run += d.switch[pool, j]
-            chain += d.switch[pool, j]
         if a > bins:
             return False
         w.share[q, 2 * pool] = a * run / (bins * period)
@@ -464,7 +467,7 @@ def _search(
         found.excess[p] = floor
     count = 0
     for j in range(len(y)):
-        if d.rank[j] > d.rank[leader] and y[j] > 0.0 and d.solo[j] <= period:
+        if d.rank[j] > d.rank[leader] and y[j] > 0.0 and d.chain[0, 0, j] <= period:
             w.later[count] = j
             count += 1
     for s in range(first, last):

@@ -3,6 +3,10 @@
 ``GroupShape`` takes phases that already include their switches, so nothing that is computed
 from a shape depends on hidden state. LB(g) of design section 3 has three parts
 (:class:`LowerBound`); it is usually reached, not always.
+
+Of a *one-step* job (one step off policy) the rollout two iterations on waits for a train, not the
+next one: its *lag* is 2. That is the one place where it differs from a synchronous job, whose
+lag is 1: its chain goes around twice as many periods, so it asks half as much of one.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ __all__ = [
     "Pins",
     "Schedule",
     "Starts",
+    "lags_of",
     "lower_bound",
     "lower_bound_s",
+    "own_seconds",
 ]
 
 #: Relative slack for comparisons of sums of seconds (round-off, far below the checker's).
@@ -30,6 +36,16 @@ REL_EPS: Final = 1e-11
 
 Pins = tuple[int, ...]
 Starts = tuple[tuple[tuple[float, float], ...], ...]
+
+
+def own_seconds(rollout_s: float, train_s: float, sync_s: float, lag: int) -> float:
+    """Return the least mean seconds of an iteration that the rules of one job alone allow.
+
+    ``p + q + s``; with lag 2 ``max(p, q, (p + q + s) / 2)``: the chain spans two iterations, and
+    rollouts follow one another, as do trains.
+    """
+    around_s = rollout_s + train_s + sync_s
+    return around_s if lag == 1 else max(rollout_s, train_s, around_s / lag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,9 @@ class GroupShape:
         Nodes each phase occupies, all at once.
     rates : tuple of int
         Iterations per period ``k_j >= 1``.
+    lags : tuple of int
+        Iterations from a train to the rollout that waits for it: 1 sync, 2 one-step. Empty where
+        all are 1.
     """
 
     rollout_s: tuple[float, ...]
@@ -54,6 +73,7 @@ class GroupShape:
     rollout_pins: tuple[Pins, ...]
     train_pins: tuple[Pins, ...]
     rates: tuple[int, ...]
+    lags: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -95,10 +115,27 @@ class GroupShape:
             rollout_pins=r_pins,
             train_pins=t_pins,
             rates=rates,
+            lags=lags_of(jobs),
         )
 
     def __len__(self) -> int:
         return len(self.rates)
+
+    def lag(self, j: int) -> int:
+        """Return the lag of one job."""
+        return self.lags[j] if self.lags else 1
+
+    def own_s(self, j: int) -> float:
+        """Return :func:`own_seconds` of one job."""
+        return own_seconds(self.rollout_s[j], self.train_s[j], self.sync_s[j], self.lag(j))
+
+
+def lags_of(jobs: Sequence[Job]) -> tuple[int, ...]:
+    """Return the lags of jobs as a shape has them: empty where all are 1."""
+    for job in jobs:
+        if job.mode != "sync":
+            return tuple([job.lag for job in jobs])
+    return ()
 
 
 def _shared(pins: Sequence[Pins]) -> list[bool]:
@@ -117,7 +154,7 @@ class LowerBound:
     Attributes
     ----------
     chain_s : float
-        (a) max over jobs of ``k_j (p_j + q_j + s_j)``.
+        (a) max over jobs of ``k_j (p_j + q_j + s_j)``, of lag 2 half of that.
     node_s : float
         (b) the heaviest node: sum of ``k_j x phase`` pinned there.
     clique_s : float
@@ -193,16 +230,20 @@ def lower_bound_s(shape: GroupShape) -> float:
     rollout: dict[int, float] = {}
     train: dict[int, float] = {}
     gangs = False
-    for p, q, s, r_pins, t_pins, k in zip(
+    lags = shape.lags or (1,) * len(shape.rates)
+    for p, q, s, r_pins, t_pins, k, lag in zip(
         shape.rollout_s,
         shape.train_s,
         shape.sync_s,
         shape.rollout_pins,
         shape.train_pins,
         shape.rates,
+        lags,
         strict=True,
     ):
         chain = k * (p + q + s)
+        if lag > 1:
+            chain /= lag
         if chain > best:
             best = chain
         if len(r_pins) > 1 or len(t_pins) > 1:
@@ -231,9 +272,14 @@ def lower_bound(shape: GroupShape) -> LowerBound:
             clique = max(clique, _clique_seconds(phase_s, pins, rates))
     chain = max(
         (
-            rate * (p + q + s)
-            for rate, p, q, s in zip(
-                rates, shape.rollout_s, shape.train_s, shape.sync_s, strict=True
+            rate * (p + q + s) / lag
+            for rate, p, q, s, lag in zip(
+                rates,
+                shape.rollout_s,
+                shape.train_s,
+                shape.sync_s,
+                shape.lags or (1,) * len(rates),
+                strict=True,
             )
         ),
         default=0.0,

@@ -83,9 +83,8 @@ def load_data(snapshot: Snapshot, most_jobs: int, value: FloatArray | None = Non
     switch = np.stack((table.rollout_switch_s, table.train_switch_s)).astype(np.float64)
     quantiles = (np.arange(_DEVIATES) + 0.5) / _DEVIATES
     return LoadData(
-        solo_s=np.array(table.solo_s, dtype=np.float64),
+        chain_s=np.array(table.paid_s, dtype=np.float64),
         deadline_s=table.deadline_s * (1 + REL_SLACK),
-        switch_s=switch,
         paid_s=np.stack((table.rollout_s, table.train_s)) + switch,
         state_gb=np.stack((table.rollout_state_gb, table.train_state_gb)).astype(np.float64),
         value=node_values(snapshot) if value is None else np.array(value, dtype=np.float64),

@@ -27,6 +27,7 @@ __all__ = [
     "enter_bin",
     "fill",
     "leave_bin",
+    "need_paid_s",
     "need_s",
     "refresh",
     "sum_bin",
@@ -41,9 +42,12 @@ class LoadData(NamedTuple):
 
     Attributes
     ----------
-    solo_s, deadline_s : (n,) float64
-        ``deadline_s`` with the slack of seconds.
-    switch_s, paid_s, state_gb, value : (2, n) float64
+    chain_s : (2, 2, n) float64
+        ``T_j`` with the rollout switch paid (first index 1), and the train switch.
+    deadline_s : (n,) float64
+        With the slack of seconds.
+    paid_s, state_gb, value : (2, n) float64
+        ``paid_s``: phase and switch.
     dram_gb, usd : (2,) float64
         ``dram_gb`` with the slack of GB.
     rank, order : (n,) int64
@@ -55,9 +59,8 @@ class LoadData(NamedTuple):
         Exponential deviates, ``m`` a power of 2.
     """
 
-    solo_s: FloatArray
+    chain_s: FloatArray
     deadline_s: FloatArray
-    switch_s: FloatArray
     paid_s: FloatArray
     state_gb: FloatArray
     value: FloatArray
@@ -237,12 +240,16 @@ def enter_bin(data: LoadData, fleet: Fleet, p: int, j: int, b: int) -> None:
 @compiled
 def need_s(data: LoadData, fleet: Fleet, j: int) -> float:
     """Return the seconds of a job's iteration, with the switches that it pays."""
-    need = data.solo_s[j]
-    if fleet.b_count[0, fleet.bin[0, j]] > 1:
-        need += data.switch_s[0, j]
-    if fleet.b_count[1, fleet.bin[1, j]] > 1:
-        need += data.switch_s[1, j]
-    return float(need)
+    rollout = 1 if fleet.b_count[0, fleet.bin[0, j]] > 1 else 0
+    train = 1 if fleet.b_count[1, fleet.bin[1, j]] > 1 else 0
+    return float(data.chain_s[rollout, train, j])
+
+
+@compiled
+def need_paid_s(data: LoadData, fleet: Fleet, j: int, p: int) -> float:
+    """Return the same if it pays in pool ``p``, whether or not it does now."""
+    paid = 1 if fleet.b_count[1 - p, fleet.bin[1 - p, j]] > 1 else 0
+    return float(data.chain_s[1, paid, j] if p == 0 else data.chain_s[paid, 1, j])
 
 
 @compiled

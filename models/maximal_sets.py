@@ -9,7 +9,8 @@ A set ``S`` with ``C = min D_j`` is admitted when
 
 * it is one job, whose states fit a node each (alone it pays no switch, and ``T_j <= D_j``); or
 * per pool ``sum (p_j + w_j) <= C`` and ``sum m_j <= M``, and ``T_j + w^R_j + w^T_j <= C`` for
-  every job: on the two nodes each of them pays both switches.
+  every job: on the two nodes each of them pays both switches (in the phases: of a one-step job
+  ``T_j`` may grow by less).
 
 It is *maximal* when it has as many jobs as a group may have, or no job can be added. Admission
 is hereditary: sums, the longest chain and ``-C`` only fall with a job less. So every admitted
@@ -83,7 +84,7 @@ class MaximalSets:
         dram = np.array([cluster.rollout.host_dram_gb, cluster.train.host_dram_gb])
         self._dram = dram * (1 + DRAM_SLACK)
         self._alone = (self._state <= self._dram[:, None]).all(axis=0)
-        self._chain = table.solo_s + table.rollout_switch_s + table.train_switch_s
+        self._chain = table.paid_s[1, 1]
         self._deadline = table.deadline_s * (1 + REL_SLACK)
         self.sets_grown = 0
         self._max_sets = options.max_groups

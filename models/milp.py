@@ -9,8 +9,8 @@ Sets and parameters (:mod:`models.milp_parameters`)
     jobs by their index in the snapshot, *ranked* by ``(D_j, j)``.
 ``P in {R, T}``
     pools: ``R`` rollout, ``T`` train. Seconds: ``p^P_j`` run, ``w^P_j`` switch, ``s_j`` sync,
-    ``T_j = p^R_j + p^T_j + s_j``, ``D_j`` deadline. ``a^P_j`` nodes held at once, ``m^P_j`` GB of
-    state per node; ``M^P`` GB of DRAM of a node, ``c^P`` its price in $/h.
+    ``T_j = p^R_j + p^T_j + s_j`` alone, ``D_j`` deadline. ``a^P_j`` nodes held at once, ``m^P_j``
+    GB of state per node; ``M^P`` GB of DRAM of a node, ``c^P`` its price in $/h.
 ``B, N^P, F^P``
     most jobs in a group, nodes of a pool in a group, nodes of a pool in the fleet.
 ``g in J``
@@ -51,7 +51,9 @@ Variables (:func:`variables`)
     start of the phase within the turn; 1 is the same moment as 0.
 ``h_j in {0,1}`` (``lap``)
     train starts at ``v^T_j + h_j``, in the turn of its rollout or in the next one. No later: it
-    ends before the next rollout, which starts at ``v^R_j + 1 <= 2``.
+    ends before the next rollout, which starts at ``v^R_j + 1 <= 2``. Of a *one-step* job, whose
+    train ends before the next rollout but one, ``h_j in {0,1,2}``: ``h_j`` is ``lap`` and
+    ``lap_more`` added, both binary.
 
 Constraints, by function
 ------------------------
@@ -69,7 +71,8 @@ Constraints, by function
 :func:`switches`     ``e^P_i >= b^P_ij + b^P_ji``  and  ``y^P_jg >= x_jg + e^P_j - 1``
 :func:`duration`     ``f^P_j = sum_{g in G(j)} (p^P_j x_jg + w^P_j y^P_jg) / C_g``
 :func:`precedence`   ``v^T_j + h_j >= v^R_j + f^R_j``  and
-                     ``v^R_j + 1 >= v^T_j + h_j + f^T_j + sum_{g in G(j)} (s_j / C_g) x_jg``
+                     ``v^R_j + l_j >= v^T_j + h_j + f^T_j + sum_{g in G(j)} (s_j / C_g) x_jg``,
+                     ``l_j`` 1, or 2 of a one-step job
 :func:`no_overlap`   ``v^P_j >= v^P_i + f^P_i - (1 + f*^P_i) (1 - b^P_ij)``  and
                      ``v^P_i + 1 >= v^P_j + f^P_j - f*^P_j (1 - b^P_ij)``
 ===================  ==================================================================
@@ -124,12 +127,13 @@ Objective (:func:`cost`)
 
 Assumptions
 -----------
-One iteration per period, sync jobs (:class:`models.snapshot.Snapshot` refuses the rest), nodes of
-one kind per pool. A turn, and the DRAM of a node, are 1e-7 larger than stated above: an SLO met
-exactly, or a node exactly full, would leave HiGHS no room for round-off, and it was seen to
-call such models infeasible. So the model is a relaxation by that much, its bound is valid, and
-its starts are never used: :mod:`models.milp_solution` takes pins, orders and laps from a solution,
-computes exact starts, and cuts the solution off where there are none.
+One iteration per period, sync and one-step jobs (:class:`models.snapshot.Snapshot` refuses the
+rest; of one-step jobs ``T_j = max(p^R_j, p^T_j, (p^R_j + p^T_j + s_j) / 2)``), nodes of one kind
+per pool. A turn, and the DRAM of a node, are 1e-7 larger than stated above: an SLO met exactly, or
+a node exactly full, would leave HiGHS no room for round-off, and it was seen to call such models
+infeasible. So the model is a relaxation by that much, its bound is valid, and its starts are never
+used: :mod:`models.milp_solution` takes pins, orders and laps from a solution, computes exact
+starts, and cuts the solution off where there are none.
 """
 
 from __future__ import annotations
@@ -176,6 +180,7 @@ def variables(m: Any, d: Parameters) -> None:
     m.turns = pyo.Var(phases, bounds=lambda _, p, j: (0, d.longest(p, j)))
     m.at = pyo.Var(phases, bounds=(0, 1))
     m.lap = pyo.Var(d.jobs, domain=pyo.Binary)
+    m.lap_more = pyo.Var([j for j in d.jobs if d.lag[j] > 1], domain=pyo.Binary)
 
 
 def cost(m: Any, d: Parameters) -> None:
@@ -312,20 +317,24 @@ def duration(m: Any, d: Parameters) -> None:
 
 
 def precedence(m: Any, d: Parameters) -> None:
-    """Rollout, train, sync, next rollout, a turn after the first.
+    """Rollout, train, sync, next rollout (one-step: next but one), ``l_j`` turns after the first.
 
     ``v^T_j + h_j >= v^R_j + f^R_j`` and
-    ``v^R_j + 1 >= v^T_j + h_j + f^T_j + sum_g (s_j / D_g) x_jg``.
+    ``v^R_j + l_j >= v^T_j + h_j + f^T_j + sum_g (s_j / D_g) x_jg``.
     """
+
+    def laps(m: Any, j: int) -> Any:
+        return m.lap[j] + m.lap_more[j] if d.lag[j] > 1 else m.lap[j]
+
     m.train_after_rollout = pyo.Constraint(
-        d.jobs, rule=lambda m, j: m.at["T", j] + m.lap[j] >= m.at["R", j] + m.turns["R", j]
+        d.jobs, rule=lambda m, j: m.at["T", j] + laps(m, j) >= m.at["R", j] + m.turns["R", j]
     )
     m.rollout_after_sync = pyo.Constraint(
         d.jobs,
         rule=lambda m, j: (
-            m.at["R", j] + 1
+            m.at["R", j] + d.lag[j]
             >= m.at["T", j]
-            + m.lap[j]
+            + laps(m, j)
             + m.turns["T", j]
             + sum(d.turns(d.sync_s[j], g) * m.x[j, g] for g in d.leaders[j])
         ),

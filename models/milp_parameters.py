@@ -61,6 +61,8 @@ class Parameters:
     pool : mapping of {"R", "T"} to PoolParameters
     sync_s, deadline_s : tuple of float
         ``s_j`` and ``D_j``, seconds.
+    lag : tuple of int
+        ``l_j``: iterations from a train to the rollout that waits for it.
     most_jobs : int
         ``B``; the number of jobs when there is no limit.
     ranked : list of int
@@ -79,6 +81,7 @@ class Parameters:
             "T": _pool(snapshot, "train"),
         }
         self.sync_s = tuple(job.sync_s for job in snapshot.jobs)
+        self.lag = tuple(job.lag for job in snapshot.jobs)
         self.deadline_s = tuple(job.deadline_s for job in snapshot.jobs)
         self.most_jobs = snapshot.limits.max_group_size or len(snapshot)
         self.ranked = sorted(self.jobs, key=lambda j: (self.deadline_s[j], j))
@@ -196,7 +199,8 @@ def _pool(snapshot: Snapshot, name: str) -> PoolParameters:
 
 def _serial_deadlines(snapshot: Snapshot) -> Snapshot:
     table = snapshot.table
-    most_s = (table.solo_s + table.rollout_switch_s + table.train_switch_s).sum()
+    phases_s = table.rollout_s + table.train_s + table.sync_s
+    most_s = (phases_s + table.rollout_switch_s + table.train_switch_s).sum()
     return replace(snapshot, table=table.replace(slo=most_s / table.solo_s))
 
 

@@ -113,8 +113,12 @@ def _choice(
         true += [model.before[p, i, j] for i, j in sorted(pairs) if _is_one(model.before[p, i, j])]
         ordered = [_in_order(model, p, users[n]) for n in sorted(users)]
         orders.append(tuple(tuple((index[j], 0) for j in node) for node in ordered))
+    laps = []
     for j in members:
-        (true if _is_one(model.lap[j]) else false).append(model.lap[j])
+        own = [model.lap[j], model.lap_more[j]] if j in model.lap_more else [model.lap[j]]
+        for lap in own:
+            (true if _is_one(lap) else false).append(lap)
+        laps.append(sum(_is_one(lap) for lap in own))
     return Choice(
         leader=g,
         members=tuple(members),
@@ -123,7 +127,7 @@ def _choice(
         order=CyclicOrder(
             rollout=orders[0],
             train=orders[1],
-            laps=tuple(((0, int(_is_one(model.lap[j]))),) for j in members),
+            laps=tuple(((0, turns),) for turns in laps),
         ),
         true=tuple(true),
         false=tuple(false),

@@ -49,7 +49,9 @@ def open_shop(rollout_s: Sequence[float], train_s: Sequence[float]) -> Schedule:
 
     On a circle only the disjointness of a job's own two arcs matters, so a two-machine open
     shop schedule of length ``C`` is a cyclic schedule of period ``C``; Gonzalez and Sahni
-    (1976) give ``C = max(sum p, sum q, max(p + q))``.
+    (1976) give ``C = max(sum p, sum q, max(p + q))``. It does not apply to one-step jobs, whose
+    own arcs may overlap: two of ``p = q = 10`` have 20, which is also what it says, but one of
+    ``p = 10, q = 4`` has 10.
 
     Parameters
     ----------

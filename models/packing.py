@@ -17,6 +17,9 @@ a neighbour. The cost of a choice is the smaller leftover piece on either side p
 the gap's leftover, weighted by how full that pool's node is. A job of several iterations is
 inserted as one chain (:func:`place_chain`).
 
+A job whose next rollout but one waits for its train (lag 2) has a circle more of room: with one
+iteration per period it is a job of ``s - C`` seconds of sync, its window ``2 C - p - q - s``.
+
 Both are plain Python on short lists: a group has a handful of jobs, where NumPy's call overhead
 exceeds the work.
 """
@@ -80,12 +83,16 @@ def place_one(
     busy_r, busy_t : list of (float, float)
         Sorted busy arcs of the rollout and of the train nodes of the job.
     p, q, s : float
-        Rollout, train and sync seconds.
+        Rollout, train and sync seconds; of a job of lag 2, sync less a circle.
     """
     eps = EPS * circle
     slack = circle - p - q - s
     if slack < -eps:
         return None
+    if s < 0.0:  # else the slack says that both phases fit
+        if p > circle + eps or q > circle + eps:
+            return None
+        slack = min(slack, circle)  # any wait, modulo the circle
     if not busy_t:
         begin = _smallest(busy_r, circle, p - eps)
         return None if begin is None else (begin, begin + p)
@@ -362,6 +369,8 @@ def pack(
     order: Sequence[int],
 ) -> list[Pairs] | None:
     """Insert the jobs, one iteration each, in ``order`` into a circle of length ``circle``.
+
+    ``s`` as in :func:`place_one`.
 
     Returns
     -------

@@ -14,7 +14,9 @@ once the order of the two and the turns between them.
 Constraints
 -----------
 * chain (:func:`_chains`): ``x_v - x_u >= w`` for a phase and the next one of its job, and
-  ``x_u + C - x_v >= w`` for its first and its last;
+  ``x_u + C - x_v >= w`` for its first and its last; a one-step job's rollout waits for the train
+  of two iterations before, and the rollouts, like the trains, follow one another
+  (:func:`_one_step`): all its phases get variables;
 * pair (:func:`_settle`): ``d_u - K C <= x_v - x_u <= C - d_v - K C``, the arcs are disjoint;
 * numbering (:func:`_number`): ``K = 0`` between one phase of a job and all of the next job.
 
@@ -100,7 +102,7 @@ def decide_orders(shape: GroupShape, period_s: float, most: int) -> Decision:
     Decision
         Its starts break no rule by more than ``1e-10 x period_s``; a proof allows as much.
     """
-    solo = [a + b + c for a, b, c in zip(shape.rollout_s, shape.train_s, shape.sync_s, strict=True)]
+    solo = [shape.own_s(j) for j in range(len(shape))]
     if any(k * t > period_s * (1 + EPS) for k, t in zip(shape.rates, solo, strict=True)):
         return Decision(None, True, 0)
     partners = _partners(shape.rollout_pins), _partners(shape.train_pins)
@@ -181,12 +183,19 @@ def _chains(
     for j in jobs:
         step[j] = 0
         for phase in (0, 1):
-            if partners[phase][j]:
+            if partners[phase][j] or shape.lag(j) > 1:
                 base[phase, j] = size + step[j]
                 step[j] += 1
         size += shape.rates[j] * step[j]
     rows: Rows = []
     for j in jobs:
+        if shape.lag(j) > 1:
+            begin = len(rows)
+            for own in _one_step(shape, j, circle):
+                row = [-INFINITY] * size
+                row[begin : begin + len(own)] = own
+                rows.append(row)
+            continue
         p = shape.rollout_s[j]
         turn = p + shape.train_s[j] + shape.sync_s[j]
         within = [phase * p for phase in (0, 1) if partners[phase][j]]
@@ -199,6 +208,31 @@ def _chains(
             row[begin + u : begin + len(after)] = [y - x for y in after[u:]]
             rows.append(row)
     return _Places(base, step, size), rows
+
+
+def _one_step(shape: GroupShape, j: int, circle: float) -> Rows:
+    """Return the closed rows of a one-step job, rollout and train by turns: longest paths."""
+    rate, p, q = shape.rates[j], shape.rollout_s[j], shape.train_s[j]
+    circle = max(circle, rate * shape.own_s(j))  # round-off: no positive cycle
+    rows = [[-INFINITY] * (2 * rate) for _ in range(2 * rate)]
+    for i in range(rate):
+        x, y = 2 * i, 2 * i + 1
+        for u, ahead, phase, weight in (
+            (x, 0, 1, p),
+            (y, shape.lag(j), 0, q + shape.sync_s[j]),
+            (x, 1, 0, p),
+            (y, 1, 1, q),
+        ):
+            turns, k = divmod(i + ahead, rate)
+            v = 2 * k + phase
+            rows[u][v] = max(rows[u][v], weight - turns * circle)
+    for at, beyond in enumerate(rows):
+        for row in rows:
+            reach = row[at]
+            row[:] = [a if a > reach + b else reach + b for a, b in zip(row, beyond, strict=True)]
+    for at, row in enumerate(rows):
+        row[at] = 0.0
+    return rows
 
 
 def _number(

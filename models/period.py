@@ -14,7 +14,8 @@ on the unrolled circle.
 Constraints
 -----------
 * chain:      ``y_ji >= x_ji + p_j``, ``x_j(i+1) >= y_ji + q_j + s_j``, and
-  ``x_j0 + C >= y_j(k-1) + q_j + s_j``;
+  ``x_j0 + C >= y_j(k-1) + q_j + s_j``; of a one-step job (lag 2) ``x_j(i+2) >= y_ji + q_j + s_j``
+  with ``x_j(i+k) = x_ji + C``, and its rollouts follow one another, as do its trains;
 * no overlap: phases pinned to one node are disjoint arcs of the circle of length ``C``.
 
 Everything here takes phases that already include their switches (:class:`GroupShape`), so a
@@ -22,7 +23,8 @@ schedule never depends on hidden state. Three ways to a schedule:
 
 * :func:`open_shop`: one rollout node, one train node, no sync, one iteration each: optimal,
   period ``max(sum p, sum q, max(p + q))`` (Gonzalez and Sahni 1976; built by the "longest
-  alternate processing time first" rule of Pinedo, *Scheduling*, theorem 8.1.1).
+  alternate processing time first" rule of Pinedo, *Scheduling*, theorem 8.1.1). Not with one-step
+  jobs: their own arcs may overlap.
 * :func:`least_period`: the least period of *given* cyclic orders and laps, a maximum cycle
   ratio, by Newton's iteration on positive cycles.
 * :func:`construct`: a schedule for any pins and rates, at or below a limit, by construction;
@@ -126,8 +128,11 @@ def insert(shape: GroupShape, period_s: float, starts_s: Starts) -> Starts | Non
             busy_t += [(y % period_s, y % period_s + seconds) for _, y in pairs]
     busy_r.sort()
     busy_t.sort()
-    phases = shape.rollout_s[-1], shape.train_s[-1], shape.sync_s[-1]
+    lag = shape.lag(-1)
+    phases = shape.rollout_s[-1], shape.train_s[-1], shape.sync_s[-1] - (lag - 1) * period_s
     if shape.rates[-1] > 1:
+        if lag > 1:  # its iterations are no chain; they are interleaved anew
+            return None
         chain = place_chain(period_s, busy_r, busy_t, *phases, shape.rates[-1])
         return None if chain is None else (*starts_s, first_turn(chain, period_s))
     pair = place_one(period_s, busy_r, busy_t, *phases)
@@ -143,12 +148,15 @@ def _pack_any(shape: GroupShape, circle: float, orders: int) -> Starts | None:
     starts = _one_node_first(shape, circle)
     if starts is not None:
         return starts
+    sync_s: Sequence[float] = shape.sync_s
+    if shape.lags:
+        sync_s = [s - (lag - 1) * circle for s, lag in zip(sync_s, shape.lags, strict=True)]
     for order in _insertion_orders(shape, orders):
         found = pack(
             circle,
             shape.rollout_s,
             shape.train_s,
-            shape.sync_s,
+            sync_s,
             shape.rollout_pins,
             shape.train_pins,
             order,
@@ -168,6 +176,9 @@ def _one_node_first(shape: GroupShape, circle: float) -> Starts | None:
     if max(map(len, pins)) > 1:
         return None
     slack = [max(circle - a - b - c, 0.0) for a, b, c in zip(p, q, s, strict=True)]
+    for j, lag in enumerate(shape.lags):
+        if lag > 1:  # a circle is as good as any longer window
+            slack[j] = min(max(lag * circle - p[j] - q[j] - s[j], 0.0), circle)
     if by_train:
         found = one_node_first(circle, q, p, s, slack, pins, _ONE_NODE_ORDERS)
     else:
@@ -181,7 +192,7 @@ def _one_node_first(shape: GroupShape, circle: float) -> Starts | None:
         if wait > slack[j]:  # round-off, past the window's end or before its begin
             wait = slack[j] if wait - slack[j] < circle - wait else 0.0
         start = opens + wait
-        pair = (start - circle, begin) if by_train else (begin, start)
+        pair = (start - shape.lag(j) * circle, begin) if by_train else (begin, start)
         out.append(first_turn((pair,), circle))
     return tuple(out)
 
@@ -193,7 +204,8 @@ def _all_on_one(pins: Sequence[Pins]) -> bool:
 
 def _is_open_shop(shape: GroupShape) -> bool:
     return (
-        not any(shape.sync_s)
+        not shape.lags
+        and not any(shape.sync_s)
         and len(set(shape.rollout_pins)) == len(set(shape.train_pins)) == 1
         and len(shape.rollout_pins[0]) == len(shape.train_pins[0]) == 1
     )

@@ -51,7 +51,7 @@ from models.load_state import (
     draw,
     enter_bin,
     leave_bin,
-    need_s,
+    need_paid_s,
     refresh,
     sum_bin,
 )
@@ -119,7 +119,7 @@ def _fits(data: LoadData, fleet: Fleet, p: int, j: int, b: int, period: float) -
         return False
     if fleet.b_count[p, b] == 1:
         other = fleet.b_head[p, b]
-        return bool(need_s(data, fleet, other) + data.switch_s[p, other] <= period)
+        return bool(need_paid_s(data, fleet, other, p) <= period)
     return True
 
 
@@ -128,7 +128,7 @@ def _choose_bin(
     data: LoadData, fleet: Fleet, p: int, j: int, g: int, period: float, greedy: bool
 ) -> int:
     """Return a bin of a group that takes a job: the fullest, or any; -1 when there is none."""
-    if data.solo_s[j] + data.switch_s[p, j] > period:
+    if (data.chain_s[1, 0, j] if p == 0 else data.chain_s[0, 1, j]) > period:
         return -1
     own = fleet.bin[p, j]
     chosen = -1
@@ -188,14 +188,13 @@ def _bears_switches(data: LoadData, fleet: Fleet, j: int, r: int, t: int, period
 
     Each switch by itself fits (:func:`_fits`); here both are paid at once.
     """
-    if data.solo_s[j] + data.switch_s[0, j] + data.switch_s[1, j] > period:
+    if data.chain_s[1, 1, j] > period:
         return False
     other = fleet.b_head[0, r]
     alone = fleet.b_count[0, r] == 1 and fleet.b_count[1, t] == 1
     if not alone or other != fleet.b_head[1, t]:
         return True
-    both = data.switch_s[0, other] + data.switch_s[1, other]
-    return bool(data.solo_s[other] + both <= period)
+    return bool(data.chain_s[1, 1, other] <= period)
 
 
 @compiled
@@ -217,7 +216,7 @@ def _relocate(data: LoadData, fleet: Fleet, j: int, g: int, slack: float, reward
         period = min(data.deadline_s[j], fleet.g_period[g])
         if (
             fleet.g_count[g] >= data.limits[0]
-            or max(fleet.g_top[g], data.solo_s[j]) > period
+            or max(fleet.g_top[g], data.chain_s[0, 0, j]) > period
             or change + _least_change(data, fleet, j, g, period, reward) > slack
         ):
             return False
@@ -255,10 +254,7 @@ def _rebin(data: LoadData, fleet: Fleet, j: int, p: int, slack: float, reward: f
         b = _choose_bin(data, fleet, p, j, g, period, (word & 16) > 0)
         if b < 0:
             return False
-        need = need_s(data, fleet, j)
-        if fleet.b_count[p, own] == 1:
-            need += data.switch_s[p, j]
-        if need > period:
+        if need_paid_s(data, fleet, j, p) > period:
             return False
     change = _leaving(data, fleet, p, j, reward) + _entering(data, fleet, p, j, b, reward)
     if change > slack:
@@ -317,13 +313,12 @@ def _swap_groups(data: LoadData, fleet: Fleet, j: int, k: int, slack: float, rew
         period = min(_period_without(data, fleet, out), data.deadline_s[into])
         if period < fleet.g_period[g] and fleet.g_top[g] > period:
             return False
-        need = data.solo_s[into]
         for p in range(2):
-            if fleet.b_count[p, fleet.bin[p, out]] > 1:
-                need += data.switch_s[p, into]
             if not _trades(data, fleet, p, out, into, period):
                 return False
-        if need > period:
+        rollout = 1 if fleet.b_count[0, fleet.bin[0, out]] > 1 else 0
+        train = 1 if fleet.b_count[1, fleet.bin[1, out]] > 1 else 0
+        if data.chain_s[rollout, train, into] > period:
             return False
         out, into = k, j
     g, h = fleet.group[j], fleet.group[k]
@@ -383,7 +378,7 @@ def _swap_bins(
         return False
     if (fleet.b_count[p, b] > 1) != (fleet.b_count[p, c] > 1):  # one of them pays more now
         payer = k if fleet.b_count[p, b] > 1 else j
-        if need_s(data, fleet, payer) + data.switch_s[p, payer] > period:
+        if need_paid_s(data, fleet, payer, p) > period:
             return False
     _hand_over(data, fleet, p, j, c, k, b)
     refresh(data, fleet, g)

@@ -1,9 +1,10 @@
 """One pool of a snapshot as a bin packing problem: a node is a bin, a job an item.
 
 Sets: jobs ``j``. Parameters of the pool: phase seconds ``p_j``, switch seconds ``w_j``, chain
-``T_j + w_j``, deadline ``D_j``, state ``m_j`` GB, width ``a_j`` nodes, host DRAM ``M``, most jobs
-``B`` of a group. In a valid plan every node holds a set ``S`` of jobs of one group, whose period
-is ``C <= min_{j in S} D_j``, and
+``T_j + w_j`` (of a one-step job ``T_j`` with ``w_j`` in its phase, which may be less), deadline
+``D_j``, state ``m_j`` GB, width ``a_j`` nodes, host DRAM ``M``, most jobs ``B`` of a group. In a
+valid plan every node holds a set ``S`` of jobs of one group, whose period is
+``C <= min_{j in S} D_j``, and
 
 * ``|S| = 1``: ``m_j <= M`` (alone on its node a job pays no switch there);
 * ``|S| >= 2``: ``sum (p_j + w_j) <= C``, ``T_j + w_j <= C`` for every ``j`` in ``S``,
@@ -80,11 +81,10 @@ class PoolItems:
         """Return the items of one pool of a snapshot."""
         table, limits = snapshot.table, snapshot.limits
         node = snapshot.cluster.rollout if pool == "rollout" else snapshot.cluster.train
-        switch_s = getattr(table, f"{pool}_switch_s")
         return cls(
             run_s=getattr(table, f"{pool}_s"),
-            switch_s=switch_s,
-            chain_s=table.solo_s + switch_s,
+            switch_s=getattr(table, f"{pool}_switch_s"),
+            chain_s=table.paid_s[1, 0] if pool == "rollout" else table.paid_s[0, 1],
             deadline_s=table.deadline_s,
             state_gb=getattr(table, f"{pool}_state_gb"),
             width=getattr(table, f"{pool}_nodes"),

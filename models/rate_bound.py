@@ -15,6 +15,8 @@ long: what ``a`` needs, what the phases take, and what one job needs from its fi
 * :func:`is_overfull`, all other jobs of the node and a given period: no way to spread them
   keeps the gaps within ``C - k_a d_a``.
 
+A one-step job needs no gap, ``g_a = 0``: its next phase there waits for none of the other pool.
+
 With equal rates neither says more than LB(g). With different ones the first often is the least
 period. Example: (6, 2) once and (1, 1) four times, sharing the train node. LB(g) is 8, the
 longest chain. But from the first train of the second job to the end of its last one are
@@ -32,7 +34,7 @@ import numpy.typing as npt
 from models.group_shape import GroupShape, lower_bound_s
 from models.packing import EPS
 
-__all__ = ["is_overfull", "least_bound_s", "pair_bound_s", "pair_s", "pairs_s"]
+__all__ = ["gaps_s", "is_overfull", "least_bound_s", "pair_bound_s", "pair_s", "pairs_s"]
 
 #: Steps after which :func:`is_overfull` leaves a job undecided.
 _MOST_STEPS: Final = 400
@@ -69,20 +71,33 @@ def pairs_s(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> npt.NDArr
     return least
 
 
+def gaps_s(shape: GroupShape, other_s: Sequence[float]) -> list[float]:
+    """Return per job the least seconds between its phases on a node; none of a one-step job.
+
+    Its next rollout may begin when the one before ends, and so may its next train.
+    """
+    gaps = [other + sync for other, sync in zip(other_s, shape.sync_s, strict=True)]
+    for j, lag in enumerate(shape.lags):
+        if lag > 1:
+            gaps[j] = 0.0
+    return gaps
+
+
 def pair_bound_s(shape: GroupShape) -> float:
     """Return the bound over all pairs with different rates, seconds; 0 without such a pair."""
-    best, rates, sync_s = 0.0, shape.rates, shape.sync_s
+    best, rates = 0.0, shape.rates
     rollout, train = shape.rollout_s, shape.train_s
     for pins, own_s, other_s in (
         (shape.rollout_pins, rollout, train),
         (shape.train_pins, train, rollout),
     ):
+        gaps = gaps_s(shape, other_s)
         for a, k in enumerate(rates):
-            mine, nodes = (k, own_s[a], other_s[a] + sync_s[a]), pins[a]
+            mine, nodes = (k, own_s[a], gaps[a]), pins[a]
             for b, rate in enumerate(rates):
                 if rate == k or not (pins[b] == nodes or any(node in pins[b] for node in nodes)):
                     continue
-                period = pair_s(mine, (rate, own_s[b], other_s[b] + sync_s[b]))
+                period = pair_s(mine, (rate, own_s[b], gaps[b]))
                 if period > best:
                     best = period
     return best
@@ -98,15 +113,14 @@ def is_overfull(shape: GroupShape, period_s: float) -> bool:
         (shape.train_pins, shape.train_s, shape.rollout_s),
         (shape.rollout_pins, shape.rollout_s, shape.train_s),
     ):
+        gaps = gaps_s(shape, other_s)
         seen: list[list[int]] = []
         for node in sorted({node for nodes in pins for node in nodes}):
             jobs = [j for j, nodes in enumerate(pins) if node in nodes]
             if len(jobs) < 3 or jobs in seen:
                 continue
             seen.append(jobs)
-            uses: list[Use] = [
-                (shape.rates[j], own_s[j], other_s[j] + shape.sync_s[j]) for j in jobs
-            ]
+            uses: list[Use] = [(shape.rates[j], own_s[j], gaps[j]) for j in jobs]
             for a, (k, own, gap) in enumerate(uses):
                 slack = period_s * (1 + EPS) - k * (own + gap)
                 if k > 1 and not _Gaps(k, gap, uses[:a] + uses[a + 1 :]).hold(slack):

@@ -10,7 +10,8 @@ jobs may share one node when
 * every two of them fit: between two phases of a job lie its other phase and its sync, and these
   gaps must hold the phases of the other job, whole ones (:mod:`models.rate_bound`).
 
-With one node in the other pool all pay its switches too, in the chain and between two phases.
+With one node in the other pool all pay its switches too, in the chain and between two phases. A
+one-step job needs no time between two phases: its next rollout does not wait for its train.
 
 Loads admit far more with rates than schedules do; the third rule and two more steps keep the
 difference small. The pairs of node counts of a set are a *grid*, closed upwards (more nodes
@@ -74,16 +75,18 @@ def _covers(k: int) -> IntArray:
     )
 
 
-def _conflicts(own: FloatArray, gap: FloatArray, rates: FloatArray, most: FloatArray) -> IntArray:
+def _conflicts(
+    own: FloatArray, gap: FloatArray, chain_s: FloatArray, rates: FloatArray, most: FloatArray
+) -> IntArray:
     """Return per row which jobs and pairs of jobs can share no node, bits as in ``_covers``.
 
-    ``own`` seconds of a phase, ``gap`` least seconds between two of them, ``(m, k)``; ``most``
-    the period, ``(m,)``.
+    ``own`` seconds of a phase, ``gap`` least seconds between two of them, ``chain_s`` of an
+    iteration, ``(m, k)``; ``most`` the period, ``(m,)``.
     """
     k = own.shape[1]
     out = np.zeros(len(own), dtype=np.int64)
     for item in range(k):
-        chain = rates[:, item] * (own[:, item] + gap[:, item])
+        chain = rates[:, item] * chain_s[:, item]
         out |= (chain > most).astype(np.int64) << item
     for bit, (a, b) in enumerate(combinations(range(k), 2), start=k):
         for i, j in ((a, b), (b, a)):
@@ -134,11 +137,10 @@ class _Cases:
         pool, members = pools[at], self.members
         most = self.period * (1 + REL_SLACK)
         own = pool.paid[members]
-        gap = pool.chain[members] - own
-        if other_paid:
-            gap += pools[1 - at].switch[members]
+        chain = (pool.both if other_paid else pool.chain)[members]
+        gap = np.where(pool.waits[members], chain - own, 0.0)
         fits = self.states[at] & (subset_sums(self.rates * own) <= most[:, None])
-        never = _conflicts(own, gap, self.rates, most)
+        never = _conflicts(own, gap, chain, self.rates, most)
         fits &= never[:, None] & _covers(members.shape[1]) == 0
         for item in range(members.shape[1]):  # alone on a node: DRAM alone decides
             fits[:, 1 << item] = self.states[at][:, 1 << item]

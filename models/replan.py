@@ -5,7 +5,7 @@ Sets and parameters
 Jobs ``j`` of a snapshot; running groups ``h`` (*hosts*), disjoint, each with the pins of its
 members; jobs in none are *newcomers*. ``L`` hours that a plan lasts; ``c^P`` $/h of a node;
 ``m_j`` $ for moving job ``j``, once, wherever to (a newcomer moves for nothing); jobs that may not
-move; perhaps the most moves.
+move; perhaps the most moves, and the most nodes of each pool.
 
 A plan is a set of groups that hold every job once. A group may *continue* one host: members of
 that host whose pins do not change are *stayers*, all other running members are *movers*. Two
@@ -45,6 +45,7 @@ from typing import Final
 import numpy as np
 
 from instances.errors import InputError, UnsupportedError
+from models.backends.highs_model import INFINITY
 from models.covering_lp import EPS, Ending, StoppedError
 from models.group_cost import GroupCost, Nodes
 from models.kept_pins import extended, fresh_group, kept, relabelled, remaining
@@ -86,6 +87,7 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
     move_usd: FloatArray,
     may_move: BoolArray,
     most_moves: int | None = None,
+    most_nodes: Nodes | None = None,
     known: KnownGroups | None = None,
     memory: SetMemory | None = None,
     seed: int = 0,
@@ -94,8 +96,9 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
 ) -> Replan:
     """Return the best plan of all jobs, moves priced; the best one found at a limit.
 
-    The worst answer is every host as it is and each newcomer alone. Ctrl-C ends the search, and
-    the plan held is returned; before there is one, it is raised.
+    The worst answer is every host as it is and each newcomer alone, on more than ``most_nodes``
+    perhaps: no plan that keeps to these and is worth as little was found then. Ctrl-C ends the
+    search, and the plan held is returned; before there is one, it is raised.
 
     The same input has the same answer. What is known and remembered may change which of several
     plans of the least value is found, and at a limit how good it is.
@@ -111,6 +114,8 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
         Price of moving each job, $; of no meaning for newcomers.
     may_move : (n,) bool
     most_moves : int, optional
+    most_nodes : (int, int), optional
+        Rollout and train nodes of the whole plan.
     known : KnownGroups, optional
         Verdicts on groups of earlier snapshots of the trace; new ones are added.
     memory : SetMemory, optional
@@ -142,6 +147,7 @@ def replan(  # noqa: PLR0913 - the problem, what is known, and limits
         move_usd=move_usd,
         may_move=may_move,
         most_moves=most_moves,
+        most_nodes=most_nodes,
         cost=cost,
         deadline=deadline,
         seed=seed,
@@ -207,6 +213,7 @@ class _Search:
         move_usd: FloatArray,
         may_move: BoolArray,
         most_moves: int | None,
+        most_nodes: Nodes | None,
         cost: GroupCost,
         deadline: Deadline,
         seed: int,
@@ -221,6 +228,8 @@ class _Search:
         newcomers = [j for j in range(len(snapshot)) if j not in home]
         alone = [fresh_group(solo_group(snapshot, j), self.running) for j in newcomers]
         self.groups = (*[kept(h, host) for h, host in enumerate(hosts)], *alone)
+        self.most_nodes = (INFINITY, INFINITY) if most_nodes is None else most_nodes
+        self.within = self._within(self.groups)
         self.value = self._value(self.groups)
         # a move as dear as this plan is in no better one; nor does its price set the unit then
         self.arrays = HostArrays(snapshot, hosts, move_usd, may_move & (move_usd < self.value))
@@ -247,13 +256,22 @@ class _Search:
             moved += sum([self.credit[j] for j in group.movers])
         return self.lasting_h * self.snapshot.usd_per_hour(nodes[0], nodes[1]) + moved
 
+    def _within(self, groups: Iterable[NewGroup]) -> bool:
+        """Return whether a plan keeps to the most nodes."""
+        nodes = np.array([group.nodes for group in groups], dtype=np.int64).reshape(-1, 2)
+        return bool((nodes.sum(axis=0) <= self.most_nodes).all())
+
     def _hold(self, groups: Sequence[NewGroup]) -> None:
-        """Keep a plan if it is better and within the moves."""
+        """Keep a plan within the moves and nodes if it is better.
+
+        One that is as good will do where the plan held has too many nodes.
+        """
         moves = sum(len(group.movers) for group in groups)
         value = self._value(groups)
         allowed = self.most_moves is None or moves <= self.most_moves
-        if allowed and value < self.value - EPS * self.choice.unit:
-            self.groups, self.value = tuple(groups), value
+        tolerance = EPS * self.choice.unit * (1 if self.within else -1)
+        if allowed and self._within(groups) and value < self.value - tolerance:
+            self.groups, self.value, self.within = tuple(groups), value, True
 
     def answer(self, ending: Ending) -> Replan:
         """Return the plan held."""
@@ -304,6 +322,7 @@ class _Search:
             pi_usd=pi_usd,
             node_usd=node_usd,
             most_moves=self.most_moves,
+            most_nodes=self.most_nodes,
             deadline=self.deadline,
             seed=self.seed,
         )
@@ -337,7 +356,7 @@ class _Search:
         short = 0
         for _ in range(_ROUNDS):
             self.counts["rounds"] += 1
-            held = (self.value - total) / choice.unit
+            held = (self.value - total) / choice.unit + (0.0 if self.within else 2 * EPS)
             best = choice.best(held, self.node_limit)
             self.counts["left"] = max(self.counts["left"], choice.left)
             if self.exact and best.bound is not None:

@@ -5,7 +5,7 @@ Sets, parameters and columns: :mod:`models.replan_columns`. Variables ``z_g in {
     min  sum_g v_g z_g
     subject to  sum_{g covers j} z_g >= 1              jobs ``j``
                 sum_{g on h} z_g <= 1                  hosts ``h``
-                least^P <= sum_g n^P_g z_g <= most^P   totals of nodes, branched on
+                least^P <= sum_g n^P_g z_g <= most^P   totals of nodes, given and branched on
                 sum_g |K_g| z_g >= stayers             where moves are limited: running jobs
                                                        less the most moves
 
@@ -119,6 +119,8 @@ class Choice:
         What each job may cost, $: columns that look cheap then are in the LP from the start.
     node_usd : (2,) float64
         Price of a rollout and of a train node, $.
+    most_nodes : (float, float)
+        Most rollout and train nodes of a choice; infinite: any number.
 
     Attributes
     ----------
@@ -129,7 +131,7 @@ class Choice:
         False where refuted.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the problem and its limits
         self,
         table: SetTable,
         arrays: HostArrays,
@@ -138,9 +140,11 @@ class Choice:
         pi_usd: FloatArray,
         node_usd: FloatArray,
         most_moves: int | None,
+        most_nodes: tuple[float, float] = (INFINITY, INFINITY),
         deadline: Deadline,
         seed: int,
     ) -> None:
+        self.most_nodes = most_nodes
         self.table, self.arrays, self.deadline = table, arrays, deadline
         self.n, self.n_hosts = arrays.n, arrays.n_hosts
         self.unit = max(float(node_usd.max()), float(arrays.credit.max(initial=0.0))) or 1.0
@@ -376,7 +380,7 @@ class Choice:
     def _branch(self) -> None:
         """Split totals of nodes, the part of the least bound first."""
         heap: list[_Part] = []
-        self._look(_Part(number=0), heap)
+        self._look(_Part(most=self.most_nodes), heap)
         number = 1
         while heap and heap[0].value < self._held:
             if self._spare is not None and self._spare <= 0:
@@ -471,7 +475,7 @@ class Choice:
         state.used[: self.n_hosts] = np.isin(np.arange(self.n_hosts), self.columns.host[fixed])
         state.sums[:2] = self.columns.nodes[fixed].sum(axis=0)
         state.sums[2] = self.stays[fixed].sum()
-        self._run(_Part(), near, state, _AGAIN_NODES)
+        self._run(_Part(most=self.most_nodes), near, state, _AGAIN_NODES)
         if not state.found:
             return None
         return np.concatenate((fixed, near[state.chosen[: state.found]]))
@@ -505,9 +509,10 @@ class Choice:
                 )
 
     def _keep(self, chosen: IntArray) -> None:
-        """Keep a choice if it is better."""
+        """Keep a choice if it is better, and within the most nodes."""
         value = float(self.value[chosen].sum()) - EPS
-        if value < self._held:
+        within = (self.columns.nodes[chosen].sum(axis=0) <= self.most_nodes).all()
+        if within and value < self._held:
             self._held, self._chosen = value, tuple(sorted(chosen.tolist()))
 
     # --- search -----------------------------------------------------------------------------

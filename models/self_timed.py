@@ -9,6 +9,10 @@ turn and tends to the least period of the order (the eigenvalue of ``A``), which
 reached for each of 2,400 orders of production-like groups. So an order costs ``8 sum k_j``
 steps, and no period need be given in advance.
 
+A one-step job's rollout waits for the train of two iterations before, so turn ``m + 1`` may follow
+from turn ``m - 1`` too: where the job has one iteration. Then ``x_j + 2 C >= y_j + q_j + s_j`` is
+asked of ``C`` beside the rest.
+
 Orders (:func:`interleavings`): iteration ``i`` of a job is put at the share ``(i + f) / k_j``
 of the turn. The jobs' offsets ``f`` are multiples of the golden ratio, which keeps any number
 of them apart, fewest iterations first, then longest.
@@ -37,7 +41,7 @@ def interleavings(shape: GroupShape, most: int) -> Iterator[list[int]]:
     rates = shape.rates
     ranked = sorted(
         range(len(rates)),
-        key=lambda j: (rates[j], -shape.rollout_s[j] - shape.train_s[j] - shape.sync_s[j]),
+        key=lambda j: (rates[j], -shape.own_s(j)),
     )
     seen: list[list[int]] = []
     for shift in _SHIFTS[:most]:
@@ -66,17 +70,19 @@ def self_timed(shape: GroupShape, order: Sequence[int]) -> tuple[float, Starts]:
     (float, tuple)
         Seconds, and starts that are valid for them.
     """
-    turn = _gang_turn if _has_gangs(shape) else _turn
+    turn = _gang_turn if _has_gangs(shape) or shape.lags else _turn
     free = (
         dict.fromkeys((node for nodes in shape.rollout_pins for node in nodes), 0.0),
         dict.fromkeys((node for nodes in shape.train_pins for node in nodes), 0.0),
-        [0.0] * len(shape),
+        [[0.0] * shape.lag(j) for j in range(len(shape))],
     )
     before = turn(shape, order, free)
     best, period = before, float("inf")
     for _ in range(_TURNS):
         now = turn(shape, order, free)
         longest = max(map(sub, now, before))
+        if shape.lags:
+            longest = max(longest, _two_turns_s(shape, order, before))
         if longest < period:
             best, period = before, longest
         before = now
@@ -86,8 +92,18 @@ def self_timed(shape: GroupShape, order: Sequence[int]) -> tuple[float, Starts]:
     return period, tuple(first_turn(tuple(job), period) for job in pairs)
 
 
-#: When each rollout node and each train node is free, and each job may start its next rollout.
-Free = tuple[dict[int, float], dict[int, float], list[float]]
+#: When each rollout node and each train node is free, and each job may start its next rollouts.
+Free = tuple[dict[int, float], dict[int, float], list[list[float]]]
+
+
+def _two_turns_s(shape: GroupShape, order: Sequence[int], starts: Sequence[float]) -> float:
+    """Return what one-step jobs of one iteration ask of the period, by these starts of a turn."""
+    longest = 0.0
+    for at, j in enumerate(order):
+        if shape.rates[j] < shape.lag(j):
+            end = starts[2 * at + 1] + shape.train_s[j] + shape.sync_s[j]
+            longest = max(longest, (end - starts[2 * at]) / shape.lag(j))
+    return longest
 
 
 def _has_gangs(shape: GroupShape) -> bool:
@@ -110,7 +126,7 @@ def _turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[float]:
     now: list[float] = []
     for j in order:
         rollout_s, train_s, sync_s, r_node, t_node = jobs[j]
-        start, busy = ready[j], free_r[r_node]
+        start, busy = ready[j][0], free_r[r_node]
         if busy > start:
             start = busy
         now.append(start)
@@ -120,7 +136,7 @@ def _turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[float]:
             start = busy
         now.append(start)
         free_t[t_node] = start = start + train_s
-        ready[j] = start + sync_s
+        ready[j][0] = start + sync_s
     return now
 
 
@@ -129,7 +145,7 @@ def _gang_turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[floa
     free_r, free_t, ready = free
     now: list[float] = []
     for j in order:
-        start = ready[j]
+        start = ready[j].pop(0)
         for node in shape.rollout_pins[j]:
             if free_r[node] > start:
                 start = free_r[node]
@@ -144,5 +160,5 @@ def _gang_turn(shape: GroupShape, order: Sequence[int], free: Free) -> list[floa
         start += shape.train_s[j]
         for node in shape.train_pins[j]:
             free_t[node] = start
-        ready[j] = start + shape.sync_s[j]
+        ready[j].append(start + shape.sync_s[j])
     return now

@@ -11,7 +11,8 @@ chosen group has a schedule; on real snapshots that is nearly always at once.
 Per set ``S`` with ``C = min D_j`` and per pool: a *block* of jobs may share one node when
 
 * ``sum (p_j + w_j) <= C`` and ``sum m_j <= M``;
-* every ``T_j + w_j <= C`` (the chain of a job that pays its switch);
+* every ``T_j + w_j <= C`` (the chain of a job that pays its switch; of a one-step job ``T_j`` with
+  ``w_j`` in its phase, which may be less);
 
 the fewest nodes are the fewest blocks that partition ``S``. All ``2^k`` blocks and all set
 partitions of ``k <= 5`` jobs are tabulated.
@@ -31,6 +32,7 @@ from instances.errors import UnsupportedError
 from models.group_cost import Nodes
 from models.options import Deadline, SolveOptions
 from models.pinnings import DRAM_SLACK, REL_SLACK
+from models.pool_items import Pool
 from models.snapshot import Snapshot
 
 __all__ = ["MOST_SIZE", "LoadPool", "SetPool", "fewest_blocks", "is_for", "subset_sums"]
@@ -113,32 +115,38 @@ def fewest_blocks(fits: BoolArray) -> IntArray:
 
 
 class LoadPool:
-    """One pool's numbers, ``(n_jobs,)`` each."""
+    """One pool's numbers, ``(n_jobs,)`` each.
 
-    def __init__(
-        self,
-        seconds: FloatArray,
-        switch_s: FloatArray,
-        state_gb: FloatArray,
-        solo_s: FloatArray,
-        dram_gb: float,
-    ) -> None:
-        self.state = state_gb
-        self.switch = switch_s
-        self.paid = seconds + switch_s
-        self.chain = solo_s + switch_s
-        self.dram = dram_gb * (1 + DRAM_SLACK)
+    Attributes
+    ----------
+    paid : (n_jobs,) float64
+        Phase and switch seconds.
+    chain, both : (n_jobs,) float64
+        Least period of a job that pays its switch here, and in both pools.
+    waits : (n_jobs,) bool
+        Whether the next phase waits for the other pool's: not of a one-step job.
+    """
+
+    def __init__(self, snapshot: Snapshot, pool: Pool) -> None:
+        table = snapshot.table
+        node = snapshot.cluster.rollout if pool == "rollout" else snapshot.cluster.train
+        self.state: FloatArray = getattr(table, f"{pool}_state_gb")
+        self.paid = getattr(table, f"{pool}_s") + getattr(table, f"{pool}_switch_s")
+        self.chain = table.paid_s[1, 0] if pool == "rollout" else table.paid_s[0, 1]
+        self.both = table.paid_s[1, 1]
+        self.waits = np.array([mode != "one-step" for mode in table.mode], dtype=np.bool_)
+        self.dram = node.host_dram_gb * (1 + DRAM_SLACK)
 
     def least_nodes(
-        self, members: IntArray, period_s: FloatArray, paid_s: FloatArray | None = None
+        self, members: IntArray, period_s: FloatArray, *, other_paid: bool = False
     ) -> IntArray:
         """Return the fewest nodes of each set, ``(m,)``; ``k + 1`` where a job fits none.
 
-        ``paid_s``, ``(n_jobs,)``: switch seconds that every job pays in the other pool.
+        ``other_paid``: every job pays its switch in the other pool.
         """
         k = members.shape[1]
         most = period_s[:, None] * (1 + REL_SLACK)
-        chain = self.chain if paid_s is None else self.chain + paid_s
+        chain = self.both if other_paid else self.chain
         lonely = (chain[members] > most).astype(np.float64)
         fits = subset_sums(self.state[members]) <= self.dram
         fits &= subset_sums(self.paid[members]) <= most
@@ -162,27 +170,12 @@ class SetPool:
     """
 
     def __init__(self, snapshot: Snapshot, options: SolveOptions, deadline: Deadline) -> None:
-        table, cluster = snapshot.table, snapshot.cluster
+        table = snapshot.table
         self._snapshot = snapshot
         self._n = len(snapshot)
         self._deadline = table.deadline_s
         self._solo = table.solo_s
-        self._pools = (
-            LoadPool(
-                table.rollout_s,
-                table.rollout_switch_s,
-                table.rollout_state_gb,
-                table.solo_s,
-                cluster.rollout.host_dram_gb,
-            ),
-            LoadPool(
-                table.train_s,
-                table.train_switch_s,
-                table.train_state_gb,
-                table.solo_s,
-                cluster.train.host_dram_gb,
-            ),
-        )
+        self._pools = LoadPool(snapshot, "rollout"), LoadPool(snapshot, "train")
         limits = snapshot.limits
         self._most = (limits.max_rollout_nodes, limits.max_train_nodes)
         self.sets_grown = 0
@@ -312,8 +305,9 @@ class SetPool:
             for pool in (0, 1):
                 one = np.full((len(members), 2), k + 1, dtype=np.int64)
                 at = np.flatnonzero(free[1 - pool] == 1)
-                paid = self._pools[1 - pool].switch
-                one[at, pool] = self._pools[pool].least_nodes(members[at], period[at], paid)
+                one[at, pool] = self._pools[pool].least_nodes(
+                    members[at], period[at], other_paid=True
+                )
                 one[at, 1 - pool] = 1
                 pairs.append(one)
         return self._pareto(pairs, k)

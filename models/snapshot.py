@@ -78,7 +78,7 @@ class Snapshot:
     Attributes
     ----------
     table : JobTable
-        Jobs present; sync jobs only.
+        Jobs present; sync and one-step jobs only.
     cluster : Cluster
     limits : Limits
         Of each group.
@@ -88,7 +88,7 @@ class Snapshot:
     Raises
     ------
     UnsupportedError
-        When a job is not of mode sync, or the jobs hold more than ``_MOST_PINS`` nodes.
+        When a job is async, or the jobs hold more than ``_MOST_PINS`` nodes.
     InputError
         When a number of a job is out of its range, or a job id is repeated.
     """
@@ -100,10 +100,10 @@ class Snapshot:
 
     def __post_init__(self) -> None:
         for job in self.jobs:
-            if job.mode != "sync":
+            if job.mode not in ("sync", "one-step"):
                 raise UnsupportedError(
-                    f"Expected mode sync, got {job.mode} (job '{job.job_id}'): exact methods "
-                    "plan sync jobs only."
+                    f"Expected mode sync or one-step, got {job.mode} (job '{job.job_id}'): exact "
+                    "methods plan no job on dedicated nodes."
                 )
             job.require_valid()
         nodes = int(self.table.rollout_nodes.sum() + self.table.train_nodes.sum())

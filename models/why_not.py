@@ -313,8 +313,13 @@ def shortest_of(asked: Asked, base: Cure, deadline: Deadline) -> Shortest | None
     ``None`` when no period is long enough (DRAM).
     """
     floor = max([job.solo_s for job in asked.jobs])
-    # one job after the other
-    period = sum([job.solo_s + job.rollout_switch_s + job.train_switch_s for job in asked.jobs])
+    # one job after the other, nothing of it side by side
+    period = sum(
+        [
+            job.rollout_s + job.train_s + job.sync_s + job.rollout_switch_s + job.train_switch_s
+            for job in asked.jobs
+        ]
+    )
     best: Shortest | None = None
     while True:
         slo = tuple((job.job_id, max(period / job.solo_s, 1.0)) for job in asked.jobs)

@@ -50,6 +50,7 @@ class Case:
             self.rates,
             [job.rollout_switch_s for job in self.jobs],
             [job.train_switch_s for job in self.jobs],
+            [job.lag for job in self.jobs] if any(job.lag > 1 for job in self.jobs) else None,
         )
 
     def first(self, n: int) -> Case:

@@ -217,7 +217,6 @@ def test_messages_name_place_and_amount() -> None:
 
 THREE = dataclasses.replace(JOB_A, train_nodes=3)
 WIDE = dataclasses.replace(JOB_A, rollout_nodes=2)
-ONE_STEP = dataclasses.replace(JOB_A, mode="one-step", slo=1.0)  # refused, its SLO not judged
 ASYNC = dataclasses.replace(JOB_A, mode="async")
 HELD = DedicatedNodes(job_id="c", from_s=0.0, to_s=70.0, rollout_nodes=1, train_nodes=2)
 JOB_C = dataclasses.replace(ASYNC, job_id="c")
@@ -261,7 +260,6 @@ WHOLE: list[tuple[str, dict[str, Any], tuple[str, str | None, str | None, float 
         ("limits", None, None, 1),
     ),
     # Mode.
-    ("one-step", {"jobs": (ONE_STEP, JOB_B)}, ("mode", "a", None, 1)),
     ("async in group", {"jobs": (ASYNC, JOB_B)}, ("mode", "a", None, 1)),
     ("async counts", hold(train_nodes=5), ("mode", "c", None, 3)),
     (
@@ -320,7 +318,7 @@ def test_unknown_and_repeated_jobs_in_a_group() -> None:
 
 def test_each_rule_has_a_case_here() -> None:
     covered = {case[1] for case in LITTLE} | {case[2][0] for case in WHOLE} | {"cost", "stay"}
-    elsewhere = {"pause", "held", "start", "fleet"}  # test_pause_checker, test_fleet_rules
+    elsewhere = {"pause", "held", "start", "fleet", "loss"}  # tests of pauses, fleets, losses
     assert covered == set(RULES) - elsewhere
 
 

@@ -26,7 +26,7 @@ from checker_cases import (
     simple_group,
     with_starts,
 )
-from instances import checker, fleet_checker, group_checker, pause_checker
+from instances import checker, fleet_checker, group_checker, loss_checker, pause_checker
 from instances.checker import Violation, check_group, check_plan
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
@@ -295,8 +295,8 @@ def test_bad_periods_and_numbers_are_format_violations(bad: float) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [checker, group_checker, pause_checker, fleet_checker],
-    ids=["plans", "groups", "pauses", "fleets"],
+    [checker, group_checker, pause_checker, fleet_checker, loss_checker],
+    ids=["plans", "groups", "pauses", "fleets", "losses"],
 )
 def test_the_checker_imports_only_the_plan_types(module: ModuleType) -> None:
     source = Path(module.__file__ or "").read_text(encoding="utf-8")
@@ -309,10 +309,12 @@ def test_the_checker_imports_only_the_plan_types(module: ModuleType) -> None:
         checker: {
             "instances.fleet_checker",
             "instances.group_checker",
+            "instances.loss_checker",
             "instances.pause_checker",
         },
         pause_checker: {"instances.group_checker"},
-        fleet_checker: {"instances.group_checker"},
+        fleet_checker: {"instances.group_checker", "instances.loss_checker"},
+        loss_checker: {"instances.group_checker", "instances.pause_checker"},
     }
     assert ours <= problem | halves.get(module, set())
 

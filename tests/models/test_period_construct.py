@@ -186,7 +186,7 @@ def test_an_inserted_job_moves_no_other(case: Case, stretch: float, fresh: bool)
     assert found[:n] == starts
     assert len(found) == n + 1
     assert 0 <= found[n][0][0] < period
-    data = Data(*(getattr(shape, name) for name in GroupShape.__slots__))
+    data = Data(*(getattr(shape, name) for name in GroupShape.__slots__[:6]))
     assert verify(period, found, *data) == []
     if shape == case.shape():
         assert case.faults(period, found) == []
@@ -257,7 +257,7 @@ def test_scaling_the_seconds_scales_the_schedule(name: str, exponent: int) -> No
             train_s=tuple(factor * x for x in shape.train_s),
             sync_s=tuple(factor * x for x in shape.sync_s),
         )
-        data = Data(*(getattr(scaled, field) for field in GroupShape.__slots__))
+        data = Data(*(getattr(scaled, field) for field in GroupShape.__slots__[:6]))
         one, other = construct(shape), construct(scaled)
         assert one is not None
         assert other is not None

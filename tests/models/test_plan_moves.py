@@ -44,7 +44,7 @@ def require_whole(plan: LoadPlan, snapshot: Snapshot, groups: list[LoadGroup]) -
     totals = [0, 0]
     for members, rollout, train in groups:
         period = min(jobs[j].deadline_s for j in members) * (1 + 1e-9)
-        need = {j: jobs[j].solo_s for j in members}
+        pays: dict[int, set[str]] = {j: set() for j in members}
         for pool, nodes in enumerate((rollout, train)):
             totals[pool] += len(set(nodes))
             most = (limits.max_rollout_nodes, limits.max_train_nodes)[pool]
@@ -56,8 +56,9 @@ def require_whole(plan: LoadPlan, snapshot: Snapshot, groups: list[LoadGroup]) -
                 if len(held) > 1:
                     assert plan.data.paid_s[pool, held].sum() <= period * (1 + 1e-12)
                     for j in held:
-                        need[j] += plan.data.switch_s[pool, j]
-        assert max(need.values()) <= period * (1 + 1e-12)
+                        pays[j].add(("rollout", "train")[pool])
+        need = [jobs[j].paid_s(**dict.fromkeys(paid, True)) for j, paid in pays.items()]
+        assert max(need) <= period * (1 + 1e-12)
         if limits.max_group_size:
             assert len(members) <= limits.max_group_size
     assert caps.allow(*totals)

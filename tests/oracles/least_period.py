@@ -16,6 +16,10 @@ Every rule is one kind of row, an edge u -> v with a lag and a height:
   [d_u, C - d_v], that is iff some integer K has d_u <= s_v - s_u + K C <= C - d_v: the edges
   (u, v, d_u, K) and (v, u, d_v, 1 - K). K is at once the order and the height of the pair.
   One job's own arcs need no row: its chain is ordered and no longer than C.
+* a one-step job (lag 2): its rollout i+2 waits for its train i instead, so (train i, rollout i+2,
+  d + sync, h), h the periods that i+2 lies ahead. Its own arcs need rows now: (rollout i, rollout
+  i+1, d, h) and (train i, train i+1, d, h). That order loses nothing: given any matching of
+  disjoint rollouts to trains, the one in order of time obeys (1) as well.
 
 Range of K. Moving a whole job by a multiple of C changes nothing, so let its rollout 1 start in
 [0, C). Its chain ends before rollout 1 + C, so all its starts lie in [0, 2C), a difference of two
@@ -24,6 +28,8 @@ Route A uses this. Route B also relabels the iterations of a job (they are alike
 iteration 1 has the rollout with the least start mod C: then every rollout starts in [0, C), so
 does every train but the last of its job (a later rollout follows it), and only last trains reach
 [0, 2C). A time turn puts rollout 1 of job 0 at 0, and so the last train of job 0 in [0, C) too.
+A train i of lag 2 ends before rollout i+2, which is in [0, 2C), or with k = 1 in [2C, 3C): all its
+trains are in [0, 2C), or [0, 3C).
 With starts in [0, U_u C) and [0, U_v C): -U_v < K < 1 + U_u, that is 1 - U_v <= K <= U_u.
 
 Routes, which share only rows (1):
@@ -62,6 +68,11 @@ class Data(NamedTuple):
     rates: Sequence[int] | None = None
     rollout_switch_s: Sequence[float] | None = None
     train_switch_s: Sequence[float] | None = None
+    lags: Sequence[int] | None = None  # 1, or 2 of a one-step job
+
+    def lag(self, j: int) -> int:
+        """Iterations from a train of job j to the rollout that waits for it."""
+        return 1 if self.lags is None else self.lags[j]
 
     def k(self) -> list[int]:
         """Iterations per period of each job."""
@@ -106,7 +117,13 @@ def build(data: Data, *, unit_s: float = 1.0) -> Group:
             seconds.append(pools[pool][0][j] / unit_s)
             owner.append((j, pool))
             lag = seconds[u] + pool * data.sync_s[j] / unit_s
-            chain.append((u, own[0] if last else u + 1, lag, int(last)))
+            if data.lag(j) == 1:
+                chain.append((u, own[0] if last else u + 1, lag, int(last)))
+                continue
+            turns, waiting = divmod(i // 2 + data.lag(j) * pool, k)
+            chain.append((u, own[2 * waiting + 1 - pool], lag, turns))
+            turns, after = divmod(i // 2 + 1, k)
+            chain.append((u, own[2 * after + pool], seconds[u], turns))
         jobs.append(own)
 
     def meet(u: int, v: int) -> bool:
@@ -133,8 +150,8 @@ def _incidence(rows: Sequence[Row], n: int) -> tuple[np.ndarray, np.ndarray, np.
     """Matrix of s_v - s_u, one line per row, with the lags and heights of the rows."""
     u, v, lag, height = (np.array(column) for column in zip(*rows, strict=True))
     matrix = np.zeros((len(rows), n))
-    matrix[np.arange(len(rows)), v] += 1.0
-    matrix[np.arange(len(rows)), u] -= 1.0
+    np.add.at(matrix, (np.arange(len(rows)), v), 1.0)  # a row of u = v is of C alone
+    np.add.at(matrix, (np.arange(len(rows)), u), -1.0)
     return matrix, lag, height
 
 
@@ -178,6 +195,7 @@ def least_period(
     rates: Sequence[int] | None = None,
     rollout_switch_s: Sequence[float] | None = None,
     train_switch_s: Sequence[float] | None = None,
+    lags: Sequence[int] | None = None,
 ) -> tuple[float, Starts]:
     """Least period in seconds and, per job and iteration, its (rollout, train) starts. Route B.
 
@@ -186,12 +204,15 @@ def least_period(
     most against route A), not more: the LP of the chosen K is held against the dual bound.
     """
     first = (rollout_s, train_s, sync_s, rollout_pins, train_pins)
-    data = Data(*first, rates, rollout_switch_s, train_switch_s)
+    data = Data(*first, rates, rollout_switch_s, train_switch_s, lags)
     unit = lower_bound(*data)
     group = build(data, unit_s=unit)
     n, pairs = len(group.seconds), group.pairs
     top = np.ones(n)  # U: starts lie in [0, U C)
     top[[own[-1] for own in group.jobs[1:]]] = 2.0
+    for j, own in enumerate(group.jobs):
+        if data.lag(j) > 1:
+            top[list(own[1::2])] = 3.0 if len(own) == 2 else 2.0
     lower = np.concatenate([np.zeros(n + 1), [1.0 - top[v] for _, v in pairs]])
     upper = np.concatenate([[0.0], top[1:], [1.0], [top[u] for u, _ in pairs]])
     matrix, lag, height = _incidence(_all_rows(group, dict.fromkeys(pairs, 0)), n)
@@ -228,6 +249,7 @@ def least_period_brute(*args: Any, **kwargs: Any) -> tuple[float, Starts]:
     unit = float(max(data.rollout_s) + max(data.train_s) + max(data.sync_s))
     group = build(data, unit_s=unit)
     best: list[tuple[float, np.ndarray]] = []
+    heights = (0, 1, -1, 2) if data.lags is None else (0, 1, -1, 2, -2, 3)
 
     def descend(rows: list[Row], undecided: set[tuple[int, int]]) -> None:
         found = _least_c(rows, len(group.seconds))
@@ -242,7 +264,7 @@ def least_period_brute(*args: Any, **kwargs: Any) -> tuple[float, Starts]:
         if overlap <= TOL:
             best[:] = [found]
             return
-        for k in (0, 1, -1, 2):
+        for k in heights:
             descend([*rows, *_pair_rows(group, worst, k)], undecided - {worst})
 
     firsts = [own[0] for own in group.jobs[1:]]  # start in [0, C], to which all K can be reduced
@@ -252,10 +274,11 @@ def least_period_brute(*args: Any, **kwargs: Any) -> tuple[float, Starts]:
 
 
 def lower_bound(*args: Any, **kwargs: Any) -> float:
-    """LB(g): largest (a) k_j (phases + sync), (b) node load, (c) load of pairwise meeting pins."""
+    """LB(g): largest (a) k_j chain / lag, (b) node load, (c) load of pairwise meeting pins."""
     data = Data(*args, **kwargs)
     n, k, pools = len(data.rollout_s), data.k(), data.pools()
-    best = max(k[j] * (pools[0][0][j] + pools[1][0][j] + data.sync_s[j]) for j in range(n))
+    chains = [pools[0][0][j] + pools[1][0][j] + data.sync_s[j] for j in range(n)]
+    best = max(k[j] * chains[j] / data.lag(j) for j in range(n))
     for seconds, nodes in pools:
         for node in sorted(set().union(*nodes), key=repr):
             best = max(best, sum(k[j] * seconds[j] for j in range(n) if node in nodes[j]))
@@ -280,9 +303,11 @@ def verify(
         for i, (a, b) in enumerate(job):
             if b < a + pools[0][0][j] - tolerance_s:
                 faults.append(f"job {j} iteration {i}: train starts before its rollout ends")
-            after = job[i + 1][0] if i + 1 < k[j] else job[0][0] + period
+            turns, waiting = divmod(i + data.lag(j), k[j])
+            after = job[waiting][0] + turns * period
             if after < b + pools[1][0][j] + data.sync_s[j] - tolerance_s:
                 faults.append(f"job {j} iteration {i}: next rollout starts before the sync ends")
+    faults += _own_faults(period, starts, data, tolerance_s)
     for pool, (seconds, nodes) in enumerate(pools):
         for node in sorted(set().union(*nodes), key=repr):
             arcs = sorted(
@@ -296,4 +321,16 @@ def verify(
                 if start + d > follower + tolerance_s:
                     kind = ("rollout", "train")[pool]
                     faults.append(f"{kind} node {node}: job {j} overlaps the next phase")
+    return faults
+
+
+def _own_faults(period: float, starts: AnyStarts, data: Data, tolerance_s: float) -> list[str]:
+    """Faults of one-step jobs whose rollouts, or trains, do not follow one another in order."""
+    faults = []
+    for j, job in enumerate(starts):
+        for i, pair in enumerate(job) if data.lag(j) > 1 else ():
+            turns, after = divmod(i + 1, len(job))
+            for pool, (seconds, _) in enumerate(data.pools()):
+                if job[after][pool] + turns * period < pair[pool] + seconds[j] - tolerance_s:
+                    faults.append(f"job {j} iteration {i}: its next phase starts before it ends")
     return faults

@@ -6,7 +6,8 @@ period C <= k_j D_j of every member, D_j = slo (r_j + t_j + s_j). Member j is pi
 distinct nodes of each pool; every node has a job; the states pinned to a node sum to at most its
 host DRAM; a phase with another job on one of its nodes pays its switch, in each iteration. The
 phases on a node are disjoint arcs of the circle of length C, and each job's chain of k_j times
-rollout, train, sync fits in C. Cost: $/h of all nodes.
+rollout, train, sync fits in C. Of a one-step job D_j = slo max(r_j, t_j, (r_j + t_j + s_j) / 2),
+and rollout i+2 waits for train i (`least_period`). Cost: $/h of all nodes.
 
 Method, from the inside out; no step assumes that more nodes help or that fewer jobs do.
 
@@ -29,8 +30,8 @@ Checks (`checks=True`) drop pinnings that no schedule can have, before the perio
 * the phases on one node are disjoint, so their sum, k_j of job j, is <= C (`_fits_alone`: with the
   switch of every phase there when two or more share the node; switches paid for other nodes only
   add);
-* the bound of `least_period.lower_bound`: a job's chain is <= C, and phases whose pins pairwise
-  intersect are pairwise disjoint, so their sum is <= C.
+* the bound of `least_period.lower_bound`: a job's chain is <= C (one-step: 2 C), and phases whose
+  pins pairwise intersect are pairwise disjoint, so their sum is <= C.
 They also order the pinnings left. `checks=False` decides each pinning by its least period.
 
 Comparisons allow a relative 1e-9. `least_period` is sure to a relative 5e-6 only, so a least
@@ -79,6 +80,7 @@ class Work(NamedTuple):
     train: Phase
     sync_s: float
     deadline_s: float
+    lag: int  # iterations from a train to the rollout that waits for it
 
 
 class Group(NamedTuple):
@@ -325,6 +327,7 @@ def _data(work: Sequence[Work], rollout_pins: Pins, train_pins: Pins, rates: Rat
         rates,
         tuple(phase.switch_s for phase in rollout),
         tuple(phase.switch_s for phase in train),
+        tuple(job.lag for job in work) if any(job.lag > 1 for job in work) else None,
     )
 
 
@@ -337,17 +340,24 @@ def _work(jobs: Sequence[Job], max_rate: int) -> tuple[Work, ...]:
     if len(jobs) > most:
         raise ValueError(f"Expected at most {most} jobs at max_rate {max_rate}, got {len(jobs)}.")
     for job in jobs:
-        if job.mode != "sync":
-            raise ValueError(f"Expected mode sync, got {job.mode} (job '{job.job_id}').")
+        if job.mode not in ("sync", "one-step"):
+            raise ValueError(f"Expected mode sync or one-step, got {job.mode} ('{job.job_id}').")
     return tuple(
         Work(
             Phase(job.rollout_s, job.rollout_switch_s, job.rollout_nodes, job.rollout_state_gb),
             Phase(job.train_s, job.train_switch_s, job.train_nodes, job.train_state_gb),
             job.sync_s,
-            job.slo * (job.rollout_s + job.train_s + job.sync_s),
+            job.slo * _alone_s(job),
+            1 if job.mode == "sync" else 2,
         )
         for job in jobs
     )
+
+
+def _alone_s(job: Job) -> float:
+    """T_j: the least period of the job alone."""
+    around_s = job.rollout_s + job.train_s + job.sync_s
+    return around_s if job.mode == "sync" else max(job.rollout_s, job.train_s, around_s / 2)
 
 
 def _phases(work: Sequence[Work]) -> tuple[list[Phase], list[Phase]]:

@@ -620,7 +620,7 @@ def test_a_deadline_within_the_solver_tolerance_is_not_guessed() -> None:
 def test_what_is_outside_the_problem_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 5 jobs"):
         group_feasible(jobs_of((1,) * 6, (1,) * 6), CLUSTER, 1, 1)
-    with pytest.raises(ValueError, match="mode sync, got async"):
+    with pytest.raises(ValueError, match="mode sync or one-step, got async"):
         least_snapshot(jobs_of((1,), (1,), mode=("async",)), CLUSTER, NO_LIMIT)
     with pytest.raises(ValueError, match="at most 4 jobs at max_rate 2"):
         group_front(jobs_of((1,) * 5, (1,) * 5), CLUSTER, Limits(max_rate=2))
