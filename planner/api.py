@@ -156,8 +156,8 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
     Raises
     ------
     InputError
-        For an unknown policy, queue or convention, no seed, a trace with one-step jobs, or a
-        policy that cannot keep to a fleet.
+        For an unknown policy, queue or convention, no seed, or a policy that cannot keep to a
+        fleet.
     InfeasibleError
         When a job cannot run even alone, or is larger than the fleet.
     CheckError

@@ -127,7 +127,7 @@ class CandidateFinder:
         fleet, unit = self.fleet, self.fleet.unit_s(job)
         deadline = job.deadline_s / unit
         train_s = (job.train_s + job.train_switch_s) / unit
-        cycle_s = job.solo_s + job.train_switch_s
+        cycle_s = job.paid_s(train=True)
         slots = fleet.open_to(
             np.array(
                 (
@@ -151,12 +151,12 @@ class CandidateFinder:
             slots = slots[np.count_nonzero(ok, axis=1) >= job.train_nodes]
             if not slots.size:
                 return None
-        cycle_s += job.rollout_switch_s
+        cycle_s = job.paid_s(rollout=True, train=True)
         return self._shared(job, slots, cycle_s, lone_train=lone_train)
 
     def _sharing_rollout(self, job: Job) -> Shared | None:
         """Return the groups whose existing rollout nodes can take the job, if any."""
-        cycle_s = job.solo_s + job.rollout_switch_s
+        cycle_s = job.paid_s(rollout=True)
         free = INFINITY
         slots = self.fleet.open_to(
             np.array(((free,), (free,), (EPS - cycle_s,), (free,), (free,), (free,), (0.0,)))

@@ -1,4 +1,4 @@
-"""Whether Ctrl-C was pressed, whoever handled it.
+"""Whether Ctrl-C was pressed, whoever handled it; and how to start what never sees it.
 
 A solver that is asked to stop while it is finishing may end with a proof all the same, and says
 so: the right answer where nothing follows, but where it is one solve of many the rest would go
@@ -11,10 +11,11 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["CtrlC"]
+__all__ = ["CtrlC", "ctrl_c_held"]
 
 _CHUNK: Final = 4096
 
@@ -61,3 +62,16 @@ class CtrlC:
             pair, self._pair = self._pair, None
             for end in pair:
                 end.close()
+
+
+@contextmanager
+def ctrl_c_held() -> Iterator[None]:
+    """Hold back Ctrl-C, where the system can: what is started meanwhile never sees it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job
-from models.group_shape import GroupShape, Pins
+from models.group_shape import GroupShape, Pins, own_seconds
 from planner.group_state import GroupState
 from planner.rate_table import RateTable
 
@@ -266,7 +266,7 @@ class FleetState:
         deadline = min([job.deadline_s for job in jobs])
         solo = [job.solo_s for job in jobs]
         closed = 0 < self.max_group_size <= len(jobs) or (
-            self.skip_saturated and self.max_rate == 1 and _bottleneck_s(shape) >= max(solo)
+            self.skip_saturated and self.max_rate == 1 and _busiest_s(shape) >= max(solo)
         )
         # one train node: whoever joins shares it, so its members' switch is certain
         longest = train[0][2] if len(train) == 1 else max(solo)
@@ -301,9 +301,13 @@ class FleetState:
             self.rates.grow(capacity)
 
 
-def _bottleneck_s(shape: GroupShape) -> float:
-    """Return the load of the busiest node, switches as they are now."""
-    most = 0.0
+def _busiest_s(shape: GroupShape) -> float:
+    """Return the load of the busiest node, switches as they are now.
+
+    With a one-step job that of the pool where it is less: alone it may fill the nodes of its
+    longer phase, and still has an idle window in the other pool.
+    """
+    most = []
     for phases, pins in (
         (shape.rollout_s, shape.rollout_pins),
         (shape.train_s, shape.train_pins),
@@ -312,8 +316,8 @@ def _bottleneck_s(shape: GroupShape) -> float:
         for seconds, nodes in zip(phases, pins, strict=True):
             for node in nodes:
                 load[node] = load.get(node, 0.0) + seconds
-        most = max(most, max(load.values()))
-    return most
+        most.append(max(load.values()))
+    return min(most) if shape.lags else max(most)
 
 
 def _node_rows(
@@ -331,9 +335,9 @@ def _node_rows(
         unit = unit_s[i]
         rollout_s = job.rollout_s + job.rollout_switch_s
         train_s = job.train_s + job.train_switch_s
-        rest = job.sync_s
-        longest_r = (rollout_s + shape.train_s[i] + rest) / unit
-        longest_t = (shape.rollout_s[i] + train_s + rest) / unit
+        rest, lag = job.sync_s, job.lag
+        longest_r = own_seconds(rollout_s, shape.train_s[i], rest, lag) / unit
+        longest_t = own_seconds(shape.rollout_s[i], train_s, rest, lag) / unit
         for table, pins, load, gb, longest in (
             (rollout, shape.rollout_pins[i], rollout_s / unit, job.rollout_state_gb, longest_r),
             (train, shape.train_pins[i], train_s / unit, job.train_state_gb, longest_t),

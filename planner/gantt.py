@@ -106,7 +106,8 @@ def _bars(group: GroupVersion, jobs: JobTable) -> Iterator[Bar]:
                     yield Bar("run", row, i, k, (begin_s + switch_s) % period_s, run_s)
             if job.sync_s > 0:
                 begin_s = (train_at + shape.train_s[i]) % period_s
-                yield Bar("sync", ("sync", i), i, k, begin_s, job.sync_s)
+                # that of a one-step job may take longer than a period
+                yield Bar("sync", ("sync", i), i, k, begin_s, min(job.sync_s, period_s))
 
 
 # --- the picture ----------------------------------------------------------------------------------

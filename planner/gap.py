@@ -257,8 +257,6 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
     ------
     InputError
         For an option out of its range, or a store that is none.
-    UnsupportedError
-        When the trace has one-step jobs.
     InfeasibleError
         When a job cannot run even alone.
     CheckError

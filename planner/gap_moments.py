@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from instances.errors import FleetPlannerError
+from instances.errors import FleetPlannerError, UnsupportedError
 from planner.replay import ReplayResult
 
 __all__ = ["Moment", "moments_of"]
@@ -66,9 +66,13 @@ def moments_of(result: ReplayResult) -> tuple[Moment, ...]:
 
     Raises
     ------
+    UnsupportedError
+        When a job waited for nodes of a fixed fleet: it is there for longer than it runs, and the
+        least price of those that run says nothing about a policy that lets nobody wait.
     FleetPlannerError
         When records and timeline disagree on how many jobs are present: a fault of the program.
     """
+    _require_nobody_waited(result)
     _require_all_there(result)
     jobs, time_s = result.jobs, result.timeline.time_s
     gone_s = _until_s(result)
@@ -111,6 +115,20 @@ def _until_s(result: ReplayResult) -> FloatArray:
     if result.convention == "wallclock":
         return result.jobs.arrival_s + result.jobs.duration_s
     return np.array([record.departure_s for record in result.records])
+
+
+def _require_nobody_waited(result: ReplayResult) -> None:
+    for record in result.records:
+        for waited_s, when in (
+            (record.wait_s, "on arrival"),
+            (record.requeued_s, "when it failed"),
+        ):
+            if waited_s > 0:
+                raise UnsupportedError(
+                    f"Expected a replay in which no job waits for nodes, got job "
+                    f"'{record.job.job_id}' waiting {waited_s / _HOUR_S:.4g} h {when}: replay it "
+                    "without a fixed fleet."
+                )
 
 
 def _require_all_there(result: ReplayResult) -> None:

@@ -68,7 +68,11 @@ class Keys:
         numbers: tuple[str, ...] = _NUMBERS
         if placer is not None and placer["tie_rule"] == "nearest-departure":
             numbers += ("arrival_s", "duration_s")
-        self._jobs = [_digest([getattr(job, name) for name in numbers]) for job in replayed.jobs]
+        # a mode beside sync only where it is, so that what was stored before modes is still found
+        self._jobs = [
+            _digest([getattr(job, name) for name in numbers] + [job.mode] * (job.mode != "sync"))
+            for job in replayed.jobs
+        ]
 
     def of(self, jobs: Sequence[int]) -> str:
         """Return the key of a snapshot of these jobs, in order of arrival."""

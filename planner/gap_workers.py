@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import Final
 
 from instances.errors import FleetPlannerError
+from planner.ctrl_c import ctrl_c_held
 from planner.gap_solve import ChainSolver, Link, Replayed
 
 __all__ = ["cpus", "solved_links"]
@@ -72,7 +73,7 @@ def _worker(replayed: Replayed) -> Iterator[_Worker]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, replayed), daemon=True)
     try:
-        with _ctrl_c_held():
+        with ctrl_c_held():
             process.start()
         theirs.close()
         yield _Worker(process, ours)
@@ -84,19 +85,6 @@ def _worker(replayed: Replayed) -> Iterator[_Worker]:
             if process.is_alive():
                 process.kill()
                 process.join()
-
-
-@contextlib.contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hold back Ctrl-C, where the system can: what is started meanwhile never sees it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _handed_out(workers: Sequence[_Worker], chains: list[Sequence[Link]]) -> Iterator[Link]:

@@ -235,7 +235,8 @@ class Gavel(TakesTurns):
         """Return iterations as alone; each phase of the first pays its switch, as in design 3."""
         rollout_s, train_s = switch_seconds(job, self.params.switch)
         return Turn(
-            iteration_s=job.solo_s,
+            # a turn is over before the next begins: a one-step job overlaps nothing here
+            iteration_s=job.rollout_s + job.train_s + job.sync_s,
             switch_s=rollout_s + train_s,
             deadline_s=job.deadline_s,
             slo=job.slo,

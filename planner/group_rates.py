@@ -17,7 +17,7 @@ from typing import Final
 
 from models.group_shape import GroupShape, Schedule, lower_bound_s
 from models.period import construct, interleaved, tightened
-from models.rate_bound import least_bound_s, pair_s
+from models.rate_bound import gaps_s, least_bound_s, pair_s
 from models.rate_vectors import rate_vectors, rates_at
 from planner.group_state import GroupState
 
@@ -68,21 +68,21 @@ def _gaps_hold(shape: GroupShape, most_s: float) -> bool:
         (shape.train_pins, shape.train_s, shape.rollout_s),
         (shape.rollout_pins, shape.rollout_s, shape.train_s),
     ):
-        held, ours = pins[last], (mine, own_s[last], other_s[last] + shape.sync_s[last])
+        gaps = gaps_s(shape, other_s)
+        held, ours = pins[last], (mine, own_s[last], gaps[last])
         for j in range(last):
             rate, nodes = rates[j], pins[j]
             if rate == mine or not (nodes == held or not set(held).isdisjoint(nodes)):
                 continue
-            theirs = rate, own_s[j], other_s[j] + shape.sync_s[j]
+            theirs = rate, own_s[j], gaps[j]
             if pair_s(ours, theirs) > most_s or pair_s(theirs, ours) > most_s:
                 return False
     return True
 
 
 def _at(shape: GroupShape, rates: tuple[int, ...]) -> GroupShape:
-    return GroupShape(
-        shape.rollout_s, shape.train_s, shape.sync_s, shape.rollout_pins, shape.train_pins, rates
-    )
+    pins = shape.rollout_pins, shape.train_pins
+    return GroupShape(shape.rollout_s, shape.train_s, shape.sync_s, *pins, rates, shape.lags)
 
 
 def schedule_at(shape: GroupShape, bound_s: float, limit_s: float, orders: int) -> Schedule | None:
@@ -102,9 +102,7 @@ def at_best_rates(state: GroupState, max_rate: int) -> GroupState:
     shape = state.shape()
     held = Schedule(period_s=state.period_s, starts_s=state.starts_s, bound_s=lower_bound_s(shape))
     best, rates = tightened(shape, held), state.rates
-    chains = [
-        p + q + s for p, q, s in zip(shape.rollout_s, shape.train_s, shape.sync_s, strict=True)
-    ]
+    chains = [shape.own_s(j) for j in range(len(shape))]
     least = _slowdown(best.period_s, rates, chains)
     now_s = [best.period_s / rate for rate in rates]
     options = []

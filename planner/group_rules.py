@@ -133,7 +133,7 @@ def rules_of(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> tuple[Tig
     chains = [
         Tightness(
             rule="chain",
-            used=rate * (rollout + train + sync),
+            used=rate * (rollout + train + sync) / job.lag,
             limit=limit_s,
             unit="s",
             job_id=job.job_id,

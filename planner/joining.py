@@ -94,6 +94,7 @@ def _with_job(
         (*old.rollout_pins, r_pins),
         (*old.train_pins, t_pins),
         (*old.rates, rate),
+        (*(shape.lags or (1,) * len(shape)), job.lag) if shape.lags or job.lag > 1 else (),
     )
     return new, len(paying_r) == len(paying_t) == 1
 

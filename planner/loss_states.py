@@ -44,11 +44,8 @@ class State:
 
     def used(self) -> Room:
         """Return the nodes of each pool in use."""
-        own = self.own()
-        return (
-            own[0] + sum(len(group.rollout_nodes) for group in self.groups),
-            own[1] + sum(len(group.train_nodes) for group in self.groups),
-        )
+        own, shared = self.own(), nodes_of(self.groups)
+        return own[0] + shared[0], own[1] + shared[1]
 
     def own(self) -> Room:
         """Return the dedicated nodes of each pool."""
@@ -56,6 +53,15 @@ class State:
             sum(job.rollout_nodes for job in self.dedicated),
             sum(job.train_nodes for job in self.dedicated),
         )
+
+
+def nodes_of(groups: Iterable[GroupState]) -> Room:
+    """Return the nodes of each pool that groups hold."""
+    groups = tuple(groups)
+    return (
+        sum(len(group.rollout_nodes) for group in groups),
+        sum(len(group.train_nodes) for group in groups),
+    )
 
 
 def pins_of(group: GroupState, pool: Pool) -> tuple[tuple[int, ...], ...]:

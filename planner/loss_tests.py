@@ -20,7 +20,7 @@ from models.snapshot import FleetCaps, Snapshot
 from planner.checked_plan import dedicated_of, require_rules
 from planner.demand import Pool
 from planner.group_state import GroupState
-from planner.loss_states import State, group_of, less, lost_jobs, only, renamed, shape_key
+from planner.loss_states import State, group_of, less, lost_jobs, nodes_of, only, renamed, shape_key
 from planner.placer import Placer, Room
 from planner.policy import PolicyOptions
 from planner.replay_result import ReplayResult
@@ -71,25 +71,6 @@ class NodeLoss:
     def survived(self) -> bool:
         """Whether all jobs go on."""
         return self.how != "none"
-
-
-class LoadedPlacer(Placer):
-    """A placer that begins with groups that run already."""
-
-    def load(self, groups: Iterable[GroupState]) -> LoadedPlacer:
-        """Take in running groups, offsets and all."""
-        for group in groups:
-            self._fleet.add(group, group.shape())
-            self._fleet.created = max(self._fleet.created, group.number)
-        return self
-
-    def nodes(self) -> Room:
-        """Return the nodes of each pool in use."""
-        groups = self.groups()
-        return (
-            sum(len(group.rollout_nodes) for group in groups),
-            sum(len(group.train_nodes) for group in groups),
-        )
 
 
 @dataclass(slots=True)
@@ -181,7 +162,8 @@ class LossTester:
         names = frozenset(job.job_id for job in jobs)
         if min(room) < 0 or self._is_hopeless(room, names):
             return None, {}
-        base = self._placer().load(state.groups)
+        base = self._placer()
+        base.adopt(state.groups)
         own: dict[frozenset[str], frozenset[str]] = {}
         best: Witness | None = None
         for lost in dict.fromkeys(nodes):
@@ -217,8 +199,8 @@ class LossTester:
         moved = [job.job_id for g in groups if shape_key(g) not in same for job in g.jobs]
         return Witness(how, groups, frozenset(moved))
 
-    def _placer(self) -> LoadedPlacer:
-        return LoadedPlacer(self.options.cluster, self.limits, self.options.placer)
+    def _placer(self) -> Placer:
+        return Placer(self.options.cluster, self.limits, self.options.placer)
 
     def _known(self, room: Room, names: frozenset[str]) -> tuple[GroupState, ...] | None:
         """Return a plan known from another state, the jobs that are not here taken out."""
@@ -275,8 +257,8 @@ class LossTester:
         """Check a plan of the state's jobs on the nodes left, by the independent checker."""
         table = self._table(frozenset(job.job_id for job in (*state.jobs, *state.dedicated)))
         own = state.own()
-        rollout = own[0] + sum(len(group.rollout_nodes) for group in groups)
-        train = own[1] + sum(len(group.train_nodes) for group in groups)
+        rollout, train = nodes_of(groups)
+        rollout, train = own[0] + rollout, own[1] + train
         plan = Plan(
             policy=self.result.policy,
             durations="snapshot",
@@ -315,20 +297,18 @@ def _solved(snapshot: Snapshot, seconds: float) -> Result:
     return result if fits else replace(result, plan=None, termination=Termination.NO_PLAN_LIMIT)
 
 
-def placed_anew(
-    base: LoadedPlacer, jobs: Sequence[Job], room: Room
-) -> tuple[GroupState, ...] | None:
+def placed_anew(base: Placer, jobs: Sequence[Job], room: Room) -> tuple[GroupState, ...] | None:
     """Return the groups once these jobs are taken out and placed again, in order of arrival.
 
     ``room`` is all nodes that groups may use. ``None``: a job finds no place.
     """
     placer = base.fork()
-    assert isinstance(placer, LoadedPlacer)
     for job in jobs:
         if job.job_id in placer:
             placer.remove(job.job_id)
     for job in jobs:
-        free = less(room, placer.nodes())
+        free = less(room, nodes_of(placer.groups()))
         if min(free) < 0 or placer.try_place(job, free) is None:
             return None
-    return tuple(placer.groups()) if min(less(room, placer.nodes())) >= 0 else None
+    groups = placer.groups()
+    return tuple(groups) if min(less(room, nodes_of(groups))) >= 0 else None

@@ -20,7 +20,6 @@ from instances.plan import Limits
 from instances.trace import Trace
 from models.result import Conflict
 from models.snapshot import FleetCaps, Snapshot
-from planner.replay import refuse_one_step
 
 __all__ = ["Problem", "Selection", "problem_of"]
 
@@ -130,17 +129,14 @@ def problem_of(
     ------
     InputError
         When nobody is present, naming the first and the last moment with jobs.
-    UnsupportedError
-        When a one-step job is present.
     """
     moment_s, present = _present(trace.jobs, selection)
     if not present.any():
         raise InputError(_nobody(trace, moment_s))
     jobs = trace.jobs.take(np.flatnonzero(present))
-    refuse_one_step(jobs)
     dedicated = tuple(jobs.job(int(i)) for i in jobs.where_mode("async"))
     snapshot = Snapshot(
-        table=jobs.take(jobs.where_mode("sync")),
+        table=jobs.take(jobs.where_sharing()),
         cluster=cluster,
         limits=limits,
         caps=_left(caps, dedicated),

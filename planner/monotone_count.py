@@ -145,7 +145,7 @@ def count_dearer(  # noqa: PLR0913 - one argument per choice of the study
     Parameters
     ----------
     table : JobTable
-        Where jobs are drawn from; sync jobs only are used.
+        Where jobs are drawn from, all but the async ones.
     draws, n_jobs : int
         Draws, and jobs in each.
     seed : int

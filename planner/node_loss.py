@@ -6,7 +6,8 @@ serves the loss of *any* of the ``N``: if it was made for the loss of ``x`` and 
 ``x`` takes over what the plan leaves on ``y``, and the jobs of ``y`` move with it. Whether a loss
 is survived is hence a question of the state and the pool; which node fails only decides how many
 jobs have to restart. Jobs that wait go on waiting, and nobody is admitted until the node is back. A
-restart costs a job its restart seconds; whether its SLO bears them is not asked.
+restart costs a job its restart seconds; whether its SLO bears them is not asked. A job of
+``repack`` that restarts anyway counts as one that runs; old nodes held for it are free to take.
 
 Answers are tried in this order; each is a plan, made and then checked by the independent checker
 (:data:`HOW`):
@@ -61,7 +62,7 @@ __all__ = [
 Progress = Callable[[int, int], None]
 
 #: Policies whose plans keep section 3, and whether their jobs share nodes.
-_SHARES: Final = {"weave": True, "solo": False}
+_SHARES: Final = {"weave": True, "repack": True, "solo": False}
 _NO_SPARE: Final = Fleet(0, 0)
 
 
@@ -167,7 +168,7 @@ def survives_loss(
     Parameters
     ----------
     result : ReplayResult
-        With its plan; policy ``weave``, or ``solo``, whose jobs are not made to share either.
+        With its plan; policy ``weave``, ``repack``, or ``solo``, whose jobs are not made to share.
     options : PolicyOptions
         Cluster, limits and placing rule of the replay.
     spare : Fleet

@@ -43,7 +43,7 @@ prefers the groups whose nodes the job fills most.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, fields, replace
 from math import inf
@@ -104,8 +104,11 @@ class PlacerParams:
         Also consider buying train nodes for a group; not in the published policy. With
         ``max_rate`` above 1 the placer refuses it.
     skip_saturated : bool
-        Skip saturated groups, as published. ``False`` lets deadlines alone decide. The rule is
-        about one iteration per period: with ``max_rate`` above 1 no group is skipped.
+        Skip saturated groups, as published: the busiest node is as busy as the longest iteration
+        ``max_j T_j``. A group with a one-step job is skipped where that holds of both pools: alone
+        it may fill its rollout nodes and still leave a window on its train nodes. ``False`` lets
+        deadlines alone decide. The rule is about one iteration per period: with ``max_rate`` above
+        1 no group is skipped.
     max_attempts : int
         Most candidates of one kind whose offsets are tried before the next kind; with
         ``max_rate`` above 1 every choice of rates and pins counts.
@@ -241,6 +244,21 @@ class Placer:
         """Return the bytes of the hot arrays."""
         return self._fleet.nbytes()
 
+    def adopt(self, groups: Iterable[GroupState]) -> None:
+        """Take in groups that run already, by their numbers; new groups come after them."""
+        for state in groups:
+            self._fleet.add(state, state.shape())
+            self.start_after(state.number)
+
+    @property
+    def created(self) -> int:
+        """The last number that was given to a group."""
+        return self._fleet.created
+
+    def start_after(self, number: int) -> None:
+        """Give no group a number up to this one any more."""
+        self._fleet.created = max(self._fleet.created, number)
+
     # -- arrival ------------------------------------------------------------------------
 
     def place(self, job: Job) -> Decision:
@@ -251,7 +269,7 @@ class Placer:
         InputError
             When a job of that id is already placed, or a number is out of its range.
         UnsupportedError
-            For a job whose mode is not ``sync``.
+            For an async job.
         InfeasibleError
             When the job cannot run even alone (state above host DRAM, gang above a limit).
         """
@@ -512,22 +530,24 @@ def _forked(fleet: FleetState) -> FleetState:
 def require_placeable(
     job: Job, placed: Container[str], cluster: Cluster, limits: Limits, who: str
 ) -> None:
-    """Require that an arriving job is new, of mode sync and feasible alone.
+    """Require that an arriving job is new, not async, and feasible alone.
 
     Raises
     ------
     InputError
         When a job of that id is already placed, or a number is out of its range.
     UnsupportedError
-        For a job whose mode is not ``sync``; ``who`` says who takes no others.
+        For an async job, which takes dedicated nodes; ``who`` says who takes none.
     InfeasibleError
         When the job cannot run even alone.
     """
     if job.job_id in placed:
         raise InputError(f"Expected a new job, but '{job.job_id}' is already placed.")
     job.require_valid()
-    if job.mode != "sync":
-        raise UnsupportedError(f"Job '{job.job_id}' has mode '{job.mode}': {who} sync jobs only.")
+    if job.mode == "async":
+        raise UnsupportedError(
+            f"Job '{job.job_id}' has mode 'async': {who} sync and one-step jobs only."
+        )
     require_feasible_alone(job, cluster, limits)
 
 

@@ -123,7 +123,8 @@ class PlanAtRow:
     of : str
         As in :class:`PlanLevel`.
     usd_total_change, own_rent_change : float
-        Share by which a cost exceeds that of the last level, the worst case by default.
+        Share by which ``usd_total``, and ``own_rent_usd_per_hour`` times ``horizon_h``, exceed
+        those of the last level, the worst case by default: totals, as horizons differ.
     sync_jobs : int
         Jobs that the risk is about.
     jobs_missed_share : float
@@ -241,10 +242,16 @@ def each_level(
         yield replace(
             row,
             usd_total_change=row.usd_total / base.usd_total - 1,
-            own_rent_change=row.own_rent_usd_per_hour / base.own_rent_usd_per_hour - 1
-            if row.own_rent_usd_per_hour is not None and base.own_rent_usd_per_hour
-            else None,
+            own_rent_change=_own_rent_change(row, base),
         )
+
+
+def _own_rent_change(row: PlanAtRow, base: PlanAtRow) -> float | None:
+    """Return by what share a level costs more, owned and rented, for the same work."""
+    usd, base_usd = row.own_rent_usd_per_hour, base.own_rent_usd_per_hour
+    if usd is None or not base_usd:
+        return None
+    return usd * row.horizon_h / (base_usd * base.horizon_h) - 1
 
 
 class _Level:

@@ -3,10 +3,13 @@
 A policy is told of arrivals and departures, in order of time, and answers with the groups that
 changed. It never sees the future, but that ``repack`` may be told when the jobs present leave.
 ``weave`` keeps section 3 of the design, and so does ``repack``, which moves running jobs where
-that pays (:mod:`planner.repack`); ``solo`` gives every job nodes of its own; ``colocated`` runs
+that pays (:mod:`planner.repack`), and ``regroup``, which moves them every hour for the least price
+(:mod:`planner.regroup`); ``solo`` gives every job nodes of its own; ``colocated`` runs
 both phases of a job on its train nodes; ``random`` and ``most-idle`` share by room and not by
-time (:mod:`planner.sharing_baselines`). The last three are outside section 3, so their plans are
-reported ``checked: false``, breaches counted by rule.
+time (:mod:`planner.sharing_baselines`); ``gavel`` shares by time, one job after the other
+(:mod:`planner.gavel`), and so does ``swapping``, on train nodes alone (:mod:`planner.swapping`).
+The last five are outside section 3, so their plans are reported ``checked: false``, breaches
+counted by rule.
 """
 
 from __future__ import annotations
@@ -136,7 +139,9 @@ class Colocated(_OneGroupEach):
         factor = self.options.colocated_factor
         train = tuple(range(job.train_nodes))
         start = (0.0, factor * job.rollout_s)
-        return GroupState(number, (job,), ((),), (train,), (1,), factor * job.solo_s, ((start,),))
+        # on the same nodes nothing runs side by side, one-step or not
+        period_s = factor * (job.rollout_s + job.train_s + job.sync_s)
+        return GroupState(number, (job,), ((),), (train,), (1,), period_s, ((start,),))
 
 
 def _repack(options: PolicyOptions) -> Policy:
@@ -146,13 +151,37 @@ def _repack(options: PolicyOptions) -> Policy:
     return Repack(options)
 
 
+def _regroup(options: PolicyOptions) -> Policy:
+    """Return the policy of hourly optima; it needs a solver too."""
+    from planner.regroup import Regroup
+
+    return Regroup(options)
+
+
+def _gavel(options: PolicyOptions) -> Policy:
+    """Return the policy of shares of time; it needs a solver too."""
+    from planner.gavel import Gavel
+
+    return Gavel(options)
+
+
+def _swapping(options: PolicyOptions) -> Policy:
+    """Return the policy of shares of time on train nodes; it needs a solver too."""
+    from planner.swapping import Swapping
+
+    return Swapping(options)
+
+
 POLICIES: Final[dict[str, Callable[[PolicyOptions], Policy]]] = {
     "weave": Weave,
     "repack": _repack,
+    "regroup": _regroup,
     "solo": Solo,
     "colocated": Colocated,
     "random": RandomGroup,
     "most-idle": MostIdle,
+    "gavel": _gavel,
+    "swapping": _swapping,
 }
 
 

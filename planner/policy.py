@@ -163,6 +163,10 @@ class Policy(Protocol):
         """Return the nodes of each pool that a job takes where it shares nothing."""
         ...
 
+    def reserve(self, nodes: Room) -> None:
+        """Take note of how many nodes of each pool jobs have that it does not place."""
+        ...
+
     def fork(self) -> Self:
         """Return an independent copy in the same state: what it does leaves this one alone."""
         ...
@@ -178,6 +182,9 @@ class FixedPins:
         """Change nothing."""
         return Change()
 
+    def reserve(self, nodes: Room) -> None:
+        """Do nothing: it is told of the room when it needs it."""
+
     def nodes_alone(self, job: Job) -> Room:
         """Return the job's own node counts."""
         return job.rollout_nodes, job.train_nodes
@@ -185,6 +192,9 @@ class FixedPins:
 
 class NoFleet:
     """Part of a policy that cannot keep to a fixed fleet."""
+
+    def reserve(self, nodes: Room) -> None:
+        """Do nothing."""
 
     def nodes_alone(self, job: Job) -> Room:
         """Return the job's own node counts."""

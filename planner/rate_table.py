@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.jobs import Job
-from models.group_shape import GroupShape, Pins
+from models.group_shape import GroupShape, Pins, own_seconds
 from models.pinnings import REL_SLACK
 from models.rate_bound import least_bound_s, pairs_s
 from models.rate_vectors import rate_arrays, rate_vectors
@@ -101,9 +101,13 @@ class RateTable:
         Train seconds of each node in each of these periods if one more job joins.
     phases : two of (capacity, nodes, members) float64
         Rollout and train seconds, switch included, of the members pinned to each node.
+    waits : (capacity, members) float64
+        1 where a phase waits for the other pool's before it, 0 of one-step jobs.
     """
 
-    __slots__ = ("busy_s", "chain_s", "deadline_s", "loads", "max_rate", "period_s", "phases")
+    __slots__ = (
+        "busy_s", "chain_s", "deadline_s", "loads", "max_rate", "period_s", "phases", "waits",
+    )  # fmt: skip
 
     def __init__(self, capacity: int, max_rate: int) -> None:
         members, periods, rollout, train = _FIRST
@@ -112,6 +116,7 @@ class RateTable:
         self.busy_s = np.full((capacity, periods), _ABSENT)
         self.deadline_s = np.full((capacity, members), _ABSENT)
         self.chain_s = np.zeros((capacity, members))
+        self.waits = np.ones((capacity, members))
         self.loads = np.full((capacity, train, periods), _ABSENT)
         self.phases = [np.zeros((capacity, nodes, members)) for nodes in (rollout, train)]
 
@@ -123,6 +128,7 @@ class RateTable:
             self.busy_s,
             self.deadline_s,
             self.chain_s,
+            self.waits,
             self.loads,
             *self.phases,
         )
@@ -140,6 +146,7 @@ class RateTable:
         self.busy_s = _enlarged(self.busy_s, (capacity, periods), _ABSENT)
         self.deadline_s = _enlarged(self.deadline_s, (capacity, members), _ABSENT)
         self.chain_s = _enlarged(self.chain_s, (capacity, members), 0.0)
+        self.waits = _enlarged(self.waits, (capacity, members), 1.0)
         self.loads = _enlarged(self.loads, (capacity, widths[1], periods), _ABSENT)
         for pool, nodes in enumerate(widths):
             self.phases[pool] = _enlarged(self.phases[pool], (capacity, nodes, members), 0.0)
@@ -154,7 +161,10 @@ class RateTable:
         )
         # one train node: whoever joins shares it, so its members' switch is certain
         train_s = joined[1] if len(node_ids[1]) == 1 else shape.train_s
-        chains = [p + q + s for p, q, s in zip(shape.rollout_s, train_s, shape.sync_s, strict=True)]
+        chains = [
+            own_seconds(p, q, s, shape.lag(j))
+            for j, (p, q, s) in enumerate(zip(shape.rollout_s, train_s, shape.sync_s, strict=True))
+        ]
         phases_s = shape.rollout_s, tuple(train_s), shape.sync_s
         deadlines = [job.deadline_s for job in jobs]
         pins = (shape.rollout_pins, shape.train_pins)
@@ -168,7 +178,7 @@ class RateTable:
         loads: list[list[float]] = []
         for vector in rate_vectors(deadlines, chains, self.max_rate):
             periods.append(vector.period_s)
-            rated = GroupShape(*phases_s, *pins, vector.rates)
+            rated = GroupShape(*phases_s, *pins, vector.rates, shape.lags)
             busy.append(least_bound_s(rated))
             loads.append(
                 [sum([k * s for k, s in zip(vector.rates, row, strict=True)]) for row in phases[1]]
@@ -182,6 +192,8 @@ class RateTable:
         self.deadline_s[slot, : len(jobs)] = deadlines
         self.chain_s[slot] = 0.0
         self.chain_s[slot, : len(jobs)] = chains
+        self.waits[slot] = 1.0
+        self.waits[slot, : len(jobs)] = [float(job.lag == 1) for job in jobs]
         self.loads[slot] = _ABSENT
         if periods:
             self.loads[slot, : len(node_ids[1]), : len(periods)] = np.array(loads).T
@@ -217,7 +229,7 @@ class RateTable:
         for period, loads, busy in (self._members(slots), self._newcomer(slots, job)):
             rate = rate_arrays(period, job.deadline_s)
             rate[rate > self.max_rate] = _ABSENT
-            busy = np.maximum(busy, rate * (job.solo_s + job.train_switch_s))
+            busy = np.maximum(busy, rate * job.paid_s(train=True))
             train = _nth_load(loads, train_ok, job.train_nodes) + rate * train_s
             parts.append((period, np.maximum(busy, train) / period))
         period, scaled = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
@@ -246,8 +258,11 @@ class RateTable:
         some = np.flatnonzero(full.min(axis=1) <= MOST_FILL)
         if len(some):
             there = phases[some, :width]
-            theirs = rates[some, None], there, self.chain_s[where[some], None] - there
-            ours = rate[some, :, None], rollout_s, job.train_s + job.train_switch_s + job.sync_s
+            held = where[some]
+            gaps = (self.chain_s[held, None] - there) * self.waits[held, None]
+            theirs = rates[some, None], there, gaps
+            own = job.train_s + job.train_switch_s + job.sync_s if job.lag == 1 else 0.0
+            ours = rate[some, :, None], rollout_s, own
             pairs = np.maximum(pairs_s(ours, theirs), pairs_s(theirs, ours))
             pairs[there == 0.0] = 0.0  # not on this node
             full[some] = np.maximum(full[some], pairs.max(axis=2) / period[some])
@@ -271,12 +286,12 @@ class RateTable:
         theirs = (
             rate_arrays(period[:, None], self.deadline_s[where]),
             self.phases[1][where, 0],
-            self.chain_s[where] - self.phases[1][where, 0],
+            (self.chain_s[where] - self.phases[1][where, 0]) * self.waits[where],
         )
         ours = (
             rate_arrays(period, job.deadline_s)[:, None],
             job.train_s + job.train_switch_s,
-            job.rollout_s + job.sync_s,
+            job.rollout_s + job.sync_s if job.lag == 1 else 0.0,
         )
         both = np.maximum(pairs_s(ours, theirs), pairs_s(theirs, ours))
         fill[at, column] = np.maximum(fill[at, column], _reduced(np.maximum, both) / period)

@@ -24,16 +24,15 @@ again with other moves on offer.
 SLO: a job is moved only when it is ahead of its promise by its whole restart
 (:mod:`planner.repack_ledger`), so its SLO holds whatever comes later. Money never breaks one.
 
-In a fleet of more than ``max_scope`` jobs parts of it are planned anew, one after the other
-(:mod:`planner.repack_scope`).
+Of more than ``max_scope`` jobs parts are planned anew, one after the other
+(:mod:`planner.repack_scope`). With a fixed fleet see :mod:`planner.repack_fleet`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import exp, inf
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Self
 
 from instances.errors import UnsupportedError
 from instances.jobs import Job
@@ -44,31 +43,29 @@ from models.replan import Replan, SetMemory
 from planner.group_state import GroupState
 from planner.leaving import left_of
 from planner.placer import AdmissionKind, Room, require_placeable
-from planner.policy import Change, NodesToHold, NoFleet, PolicyOptions
-from planner.repack_change import Proposal, proposals_of
+from planner.policy import Change, NodesToHold, PolicyOptions
+from planner.repack_change import Proposal, left_behind, proposals_of
+from planner.repack_fleet import (
+    EventRoom,
+    FleetNodes,
+    least_nodes,
+    nodes_of,
+    numbered,
+    placing,
+    within,
+)
 from planner.repack_ledger import JobLedger
+from planner.repack_money import MovePrice, RepackMoney
 from planner.repack_problem import RepackProblem, holding
 from planner.repack_scope import ScopeFinder
 
 __all__ = ["MovePrice", "Repack"]
 
 _HOUR_S: Final = 3600.0
-#: Hours for which ``break-even`` looks for changes, about the stay of a job; each change found
-#: is then held against how long it was there to be made.
-_LONG_H: Final = 24.0
-#: Jobs planned anew at once: of single nodes, with gangs among them, with rates. The more of
-#: either, the more groups have to be decided beforehand: so many take tens of milliseconds.
-_TOGETHER: Final = 41
-_TOGETHER_GANGS: Final = 20
-_TOGETHER_RATES: Final = 10
 #: A newcomer invites so many groups for each this many jobs that are planned together.
 _PER_INVITATION: Final = 4
 #: Hours between reviews of ``break-even``, unless others are asked for.
 _REVIEW_H: Final = 1.0
-#: Hours that count as for ever: beyond, moves are nothing within the tolerance of a search.
-_FOREVER_H: Final = 1e5
-#: Step of the dual ascent on the moves allowed: ten moves too many make a move 2.7 x as dear.
-_STEP: Final = 0.1
 #: Nodes of one search beyond its first improvements: the same answer on every machine.
 _NODES: Final = 3_000
 #: Seconds one search may take before the best plan so far counts; far above what its nodes
@@ -79,25 +76,13 @@ _PATIENCE_S: Final = 60.0
 _LEAST_S: Final = 1.0
 #: Events after which facts about groups of departed jobs are forgotten.
 _FORGET_EVERY: Final = 50
-#: Money is compared within this, relative: far above round-off, far below a cent.
-_USD_REL: Final = 1e-9
+_NO_BACKFILL: Final = (
+    "Policy 'repack' does not backfill: the forecast that nobody is delayed would have to foresee "
+    "every move. Use queue fifo with it, or weave."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class MovePrice:
-    """What one move of a job costs, $: its restart, the overlap, and what it must earn."""
-
-    restart_usd: float
-    overlap_usd: float
-    gain_usd: float
-
-    @property
-    def usd(self) -> float:
-        """All of it."""
-        return self.restart_usd + self.overlap_usd + self.gain_usd
-
-
-class Repack(NoFleet):
+class Repack(RepackMoney):
     """The policy; see the module docstring.
 
     Kinds of admission are those of the placer, and ``repacked``: running jobs were moved for it.
@@ -128,50 +113,61 @@ class Repack(NoFleet):
     )
 
     def __init__(self, options: PolicyOptions) -> None:
-        if options.fleet is not None:
-            raise UnsupportedError(
-                "Policy 'repack' does not keep to a fixed fleet: its searches buy nodes. Use "
-                "weave, solo, colocated, random or most-idle with a fleet."
-            )
-        self.options = options
-        self.params = options.repack
+        if options.fleet is not None and options.queue == "backfill":
+            raise UnsupportedError(_NO_BACKFILL)
+        super().__init__(options)
         hours = self.params.review_h
         if hours is None and self.params.rule == "break-even":
             hours = _REVIEW_H  # what it waits for comes between events
         self.review_s = None if hours is None else hours * _HOUR_S
         self.groups: dict[int, GroupState] = {}
-        self.ledger = JobLedger(options.convention)
         self.decision_s: list[float] = []
         self.searches = 0
         self.searches_cut_short = 0
         self.interrupted = False
-        self._scarcity = 1.0  # price of a move over its cost, where moves are limited
-        self._moves_seen = 0
         self._created = 0
-        self._home: dict[str, int] = {}
         self._fresh: dict[int, tuple[int, int]] = {}
-        self._changed_s: dict[int, float] = {}
         self._known = KnownGroups()
         self._memory = SetMemory()
         self._events = 0
         self._scopes = ScopeFinder(options.cluster, self.params.scopes)
+        self._nodes = None if options.fleet is None else FleetNodes(options.fleet)
+        self._most: Room | None = None  # nodes that groups may have, where they run short
+        self._refused: tuple[str, Room] | None = None  # who found no place on so many nodes
 
     # -- events ---------------------------------------------------------------------------
 
-    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change:
-        """Take a job in, and move others for it where that pays."""
+    def arrive(self, job: Job, now_s: float, room: Room | None = None) -> Change | None:
+        """Take a job in, and move others for it where that pays.
+
+        ``None``, and nothing has changed, where a fixed fleet has no room for it.
+        """
         began = self._clock()
         options = self.options
         require_placeable(job, self._home, options.cluster, options.limits, "repack takes")
-        self.ledger.arrive(job, now_s)
-        self._settle()
-        change = self._event(now_s, job, ())
+
+        def event() -> Change | None:
+            self.ledger.arrive(job, now_s)
+            self._settle()
+            return self._event(now_s, job, ())
+
+        if self._nodes is None:
+            change = event()
+        elif self._no_room(self._nodes, job, now_s, room):
+            change = None  # and nothing to find by trying again
+        else:
+            change = self._within_fleet(self._nodes, event, now_s)
         self._decided(began)
         return change
 
     def depart(self, job: Job, now_s: float) -> Change:
         """Let a job go, and close up the groups where that pays."""
         began = self._clock()
+        change = self._surely(lambda: self._departed(job, now_s), now_s)
+        self._decided(began)
+        return change
+
+    def _departed(self, job: Job, now_s: float) -> Change | None:
         number = self._home.pop(job.job_id)
         before = dict(self.groups)
         left = left_of(self.groups[number], job.job_id, self.options.limits.max_rate)
@@ -180,16 +176,27 @@ class Repack(NoFleet):
             del self.groups[number], self._fresh[number], self._changed_s[number]
         else:
             self._put(left, now_s)
-        change = self._event(now_s, None, () if left is None else (number,), before)
-        self._decided(began)
-        return change
+        return self._event(now_s, None, () if left is None else (number,), before)
 
     def review(self, now_s: float) -> Change:
         """Think again though nobody comes or goes."""
         began = self._clock()
-        change = self._event(now_s, None, ())
+        change = self._surely(lambda: self._event(now_s, None, ()), now_s)
         self._decided(began)
         return change
+
+    def nodes_alone(self, job: Job) -> Room:
+        """Return the job's own node counts."""
+        return job.rollout_nodes, job.train_nodes
+
+    def reserve(self, nodes: Room) -> None:
+        """Take note of the nodes of jobs that it does not place."""
+        if self._nodes is not None:
+            self._nodes.others = nodes
+
+    def fork(self) -> Self:
+        """Refuse: nobody but backfilling asks."""
+        raise UnsupportedError(_NO_BACKFILL)
 
     def adopt(self, groups: Iterable[GroupState], ledger: JobLedger, since_s: float) -> None:
         """Start from groups that run already, unchanged since then."""
@@ -208,6 +215,64 @@ class Repack(NoFleet):
         if self.options.clock:
             self.decision_s.append(self.options.clock() - began)
 
+    # -- a fixed fleet --------------------------------------------------------------------
+
+    def _no_room(self, nodes: FleetNodes, job: Job, now_s: float, room: Room | None) -> bool:
+        """Return whether no plan has room for a newcomer, or none was found and nothing is new."""
+        used = nodes_of(self.groups.values())
+        if room is not None:
+            nodes.see(room, used, now_s)
+        jobs = [*(known.job for known in self.ledger.running.values()), job]
+        least = least_nodes(jobs, self.options.cluster, self.options.limits)
+        most = nodes.most(now_s)
+        if (job.job_id, most) == self._refused or not within(least, most, used):
+            return True
+        self._refused = job.job_id, most  # unless something changes
+        return False
+
+    def _surely(self, event: Callable[[], Change | None], now_s: float) -> Change:
+        """Return what an event without a newcomer does, within the fleet if there is one."""
+        nodes = self._nodes
+        change = event() if nodes is None else self._within_fleet(nodes, event, now_s)
+        assert change is not None
+        return change
+
+    def _within_fleet(
+        self, nodes: FleetNodes, event: Callable[[], Change | None], now_s: float
+    ) -> Change | None:
+        """Decide an event as if nodes could be rent, and again within the fleet if it is short."""
+        most, before = nodes.most(now_s), nodes_of(self.groups.values())
+        back = self._way_back()
+        change = event()
+        assert change is not None  # with nodes to rent there is always a place
+        if not within(nodes_of(self.groups.values(), change.held), most, before):
+            back()
+            self._most = most
+            try:
+                change = event()
+            finally:
+                self._most = None
+        if change is None:
+            back()
+        else:
+            nodes.hold(change.held, now_s)
+            self._refused = None
+        return change
+
+    def _way_back(self) -> Callable[[], None]:
+        """Return what undoes all that happens from now on, but caches and counts of work."""
+        groups, home, ledger = dict(self.groups), dict(self._home), self.ledger.copy()
+        fresh, changed_s, scopes = dict(self._fresh), dict(self._changed_s), self._scopes.copy()
+        numbers = self._created, self._moves_seen, self._scarcity
+
+        def back() -> None:
+            self.groups, self._home, self.ledger = dict(groups), dict(home), ledger.copy()
+            self._fresh, self._changed_s = dict(fresh), dict(changed_s)
+            self._scopes = scopes.copy()
+            self._created, self._moves_seen, self._scarcity = numbers
+
+        return back
+
     # -- one event ------------------------------------------------------------------------
 
     def _event(
@@ -216,8 +281,11 @@ class Repack(NoFleet):
         newcomer: Job | None,
         touched: Sequence[int],
         before: Mapping[int, GroupState] | None = None,
-    ) -> Change:
-        """Improve the plan part by part, and tell what became of the groups before."""
+    ) -> Change | None:
+        """Improve the plan part by part, and tell what became of the groups before.
+
+        ``None`` where a newcomer found no place within the most nodes; nothing else counts then.
+        """
         before = dict(self.groups) if before is None else before
         self._forget()
         jobs = () if newcomer is None else (newcomer,)
@@ -229,10 +297,16 @@ class Repack(NoFleet):
             part = tuple(number for number in part if number in self.groups)
             if not jobs and (not part or self.interrupted):
                 continue
-            found_kind, found_moved = self._improve(part, jobs, now_s)
+            if self._most is None:
+                found_kind, found_moved = self._improve(part, jobs, now_s)
+            else:
+                room = EventRoom(self._most, before, moved, self.params.overlap_s > 0)
+                found_kind, found_moved = self._improve_within(part, jobs, now_s, room)
             moved += found_moved
-            if jobs:
+            if found_kind is not None:
                 kind, jobs = found_kind, ()
+        if jobs:
+            return None
         return self._change(before, kind, tuple(moved))
 
     def _inviting(self, job: Job) -> list[int]:
@@ -273,10 +347,7 @@ class Repack(NoFleet):
         """Plan some groups anew and take what pays; return admission and the jobs moved."""
         states = [self.groups[number] for number in part]
         problem = self._problem(states, newcomers, now_s)
-        tokens = self._tokens()
-        best = self._solve(problem, 0 if tokens == 0 else None)
-        if tokens is not None and best.moves > tokens:
-            best = self._solve(problem, tokens)
+        best = self._best(problem)
         # where newcomers go when nobody moves for them
         still = self._solve(problem, 0) if newcomers and best.moves else best
         homes = problem.homes(still)
@@ -307,8 +378,68 @@ class Repack(NoFleet):
             self._take(each, now_s)
         return kind, moved
 
+    def _best(self, problem: RepackProblem) -> Replan:
+        """Return the least plan with as many moves as may be made now."""
+        tokens = self._tokens()
+        best = self._solve(problem, 0 if tokens == 0 else None)
+        if tokens is not None and best.moves > tokens:
+            best = self._solve(problem, tokens)
+        return best
+
+    def _improve_within(
+        self, part: Sequence[int], newcomers: Sequence[Job], now_s: float, event: EventRoom
+    ) -> tuple[AdmissionKind | None, list[str]]:
+        """Do as :meth:`_improve` does with the nodes there are; no kind: no place was found."""
+        states = [self.groups[number] for number in part]
+        problem = self._problem(states, newcomers, now_s, event.room_of(part, self.groups))
+        best = self._best(problem)
+        if newcomers and not problem.keeps(best):
+            return None, []
+        homes: dict[str, GroupState] = {}  # where newcomers go when nobody moves for them
+        placed: dict[str, tuple[int | None, float]] = {}
+        if newcomers:
+            still = self._solve(problem, 0) if best.moves else best
+            if problem.keeps(still):
+                homes = problem.homes(still)
+                placed = problem.placements(homes)
+            else:
+                rented = self._problem(states, newcomers, now_s)
+                placed = rented.placements(rented.homes(self._solve(rented, 0)))
+        found = proposals_of(states, problem.states(best), self.options.cluster, placed=placed)
+        found = [
+            each
+            for each in found
+            if self._pays(each, now_s) or (each.newcomers and not each.moved and not homes)
+        ]
+        alone = [placing(states, job_id, home) for job_id, home in homes.items()]
+        mine = [each for each in found if each.newcomers]
+        others = [each for each in found if not each.newcomers]
+        return self._take_within([*mine, *alone, *others], now_s, event)
+
+    def _take_within(
+        self, pending: list[Proposal], now_s: float, event: EventRoom
+    ) -> tuple[AdmissionKind | None, list[str]]:
+        """Make the first change for which there is room, again and again; a newcomer's once."""
+        kind: AdmissionKind | None = None
+        moved: list[str] = []
+        while True:
+            made = next((p for p in pending if event.admits(p, self.groups, moved)), None)
+            if made is None:
+                return kind, moved
+            newcomers = made.newcomers
+            pending = [p for p in pending if p is not made and not (newcomers and p.newcomers)]
+            made = numbered(made, self.groups, self._created)
+            for job_id in newcomers:
+                kind = "repacked" if made.moved else self._kind(holding(made.after, job_id))
+            moved += made.moved
+            self._take(made, now_s)
+
     def _problem(
-        self, states: Sequence[GroupState], newcomers: Sequence[Job], now_s: float
+        self,
+        states: Sequence[GroupState],
+        newcomers: Sequence[Job],
+        now_s: float,
+        most_nodes: Room | None = None,
     ) -> RepackProblem:
         """State the problem of some groups and newcomers; these go anywhere, free of charge."""
         jobs = [job for state in states for job in state.jobs]
@@ -321,6 +452,7 @@ class Repack(NoFleet):
             move_usd=[max(self.move_price(job).usd, self._own_usd(job, _LEAST_S)) for job in jobs],
             may_move=[self.may_move(job.job_id, now_s) for job in jobs],
             lasting_h=self.search_h(now_s),
+            most_nodes=most_nodes,
         )
 
     def _solve(self, problem: RepackProblem, most_moves: int | None) -> Replan:
@@ -337,112 +469,6 @@ class Repack(NoFleet):
         self.searches_cut_short += not found.proved
         self.interrupted = self.interrupted or found.ending is Ending.INTERRUPT
         return found
-
-    def _pays(self, proposal: Proposal, now_s: float) -> bool:
-        """Return whether a change earns its moves back in the time its saving lasts.
-
-        Where nobody moves it must place a newcomer, and no dearer than by itself: new starts
-        alone are no reason to touch a group that runs.
-        """
-        saving = proposal.saving_usd_per_hour
-        if not proposal.moved:
-            least = -_USD_REL * proposal.usd_per_hour_before
-            return bool(proposal.newcomers) and saving >= least
-        if saving <= 0:
-            return False
-        cost = sum(self.move_price(self.ledger[job_id].job).usd for job_id in proposal.moved)
-        return saving * self.lasting_h(proposal, now_s) >= cost * (1 - _USD_REL)
-
-    def lasting_h(self, proposal: Proposal, now_s: float) -> float:
-        """Return how long the saving of a change is taken to last, hours."""
-        if self.params.lasting_h is not None:
-            return self.params.lasting_h
-        if self.params.oracle == "remaining":
-            ends = [[job.job_id for job in state.jobs] for state in proposal.before]
-            ends += [[job_id] for job_id in proposal.newcomers]
-            return min(self.ledger.remaining_h(ids, now_s) for ids in ends)
-        if self.params.rule == "break-even":
-            if proposal.newcomers:
-                return 0.0
-            since_s = max(self._changed_s[state.number] for state in proposal.before)
-            return (now_s - since_s) / _HOUR_S
-        return self.residual_h(now_s)
-
-    def residual_h(self, now_s: float) -> float:
-        """Return the mean hours until the first of the jobs planned together leaves."""
-        return self.ledger.first_leaving_h(now_s, self._together())
-
-    def search_h(self, now_s: float) -> float:
-        """Return the hours by which a search weighs prices against moves.
-
-        Of the oracle, before groups are known: when the first of so many jobs leaves, were their
-        stays memoryless. Each change found is then held against its own hours.
-        """
-        if self.params.lasting_h is not None:
-            return self.params.lasting_h
-        if self.params.oracle == "remaining":
-            return self.ledger.mean_remaining_h(now_s) / self._together()
-        if self.params.rule == "break-even":
-            return _LONG_H
-        return min(self.residual_h(now_s), _FOREVER_H)
-
-    def _together(self) -> int:
-        """Return how many jobs are planned together, at least one."""
-        return max(min(len(self._home), self.most_together()), 1)
-
-    def most_together(self) -> int:
-        """Return how many jobs may be planned anew at once."""
-        if self.params.max_scope is not None:
-            return self.params.max_scope
-        if self.options.limits.max_rate > 1:
-            return _TOGETHER_RATES
-        jobs = (known.job for known in self.ledger.running.values())
-        gangs = any(job.rollout_nodes > 1 or job.train_nodes > 1 for job in jobs)
-        return _TOGETHER_GANGS if gangs else _TOGETHER
-
-    def move_price(self, job: Job) -> MovePrice:
-        """Return what moving a job costs, $."""
-        restart_usd = self._own_usd(job, job.restart_s)
-        overlap_usd = self._own_usd(job, self.params.overlap_s)
-        scarce_usd = (restart_usd + overlap_usd) * (self._scarcity - 1)
-        return MovePrice(
-            restart_usd=restart_usd,
-            overlap_usd=overlap_usd,
-            gain_usd=self.params.min_gain_usd + scarce_usd,
-        )
-
-    def _own_usd(self, job: Job, seconds: float) -> float:
-        """Return what a job's own nodes cost for some seconds, $."""
-        own = self.options.cluster.usd_per_hour(job.rollout_nodes, job.train_nodes)
-        return own * seconds / _HOUR_S
-
-    def may_move(self, job_id: str, now_s: float) -> bool:
-        """Return whether a job may be moved now: limits, freeze list and SLO credit.
-
-        Not twice at one moment, though its restart may take no time.
-        """
-        if job_id in self.params.freeze or self.ledger[job_id].moved_s[-1:] == [now_s]:
-            return False
-        return self.ledger.may_move(job_id, now_s, self.params.max_moves_per_job_day)
-
-    def _tokens(self) -> int | None:
-        """Return how many moves may be made now; ``None``: any number."""
-        if self.params.moves_per_job == inf:
-            return None
-        allowed = self.params.moves_per_job * self.ledger.arrived + 1e-9
-        return max(int(allowed) - self.ledger.moves, 0)
-
-    def _settle(self) -> None:
-        """Make moves dearer after an arrival if more were made than one allows, else cheaper.
-
-        Dual ascent on the number of moves allowed (dual mirror descent with the entropy as mirror
-        map; Balseiro, Lu and Mirrokni 2020), once per arrival: what is left of the moves is not
-        spent on poor ones before the best come.
-        """
-        if self.params.moves_per_job < inf:
-            over = self.ledger.moves - self._moves_seen - self.params.moves_per_job
-            self._moves_seen = self.ledger.moves
-            self._scarcity = max(1.0, self._scarcity * exp(_STEP * over))
 
     # -- state ------------------------------------------------------------------------------
 
@@ -500,26 +526,13 @@ class Repack(NoFleet):
     ) -> Change:
         """Return the difference to the groups before the event."""
         changed = tuple(s for number, s in self.groups.items() if before.get(number) is not s)
-        held = self._overlap(before, frozenset(moved)) if self.params.overlap_s else ()
         ended = tuple(number for number in before if number not in self.groups)
-        return Change(changed, ended, kind, moved, held)
+        return Change(changed, ended, kind, moved, self._overlap(before, frozenset(moved)))
 
     def _overlap(
         self, before: Mapping[int, GroupState], moved: frozenset[str]
     ) -> tuple[NodesToHold, ...]:
         """Return the nodes that moved jobs leave and nobody keeps."""
-        out = []
-        for number, old in before.items():
-            now = self.groups.get(number)
-            kept = (set[int](), set[int]())
-            if now is not None:
-                kept = (set(now.rollout_nodes), set(now.train_nodes))
-            left = (set[int](), set[int]())
-            for job, r, t in zip(old.jobs, old.rollout_pins, old.train_pins, strict=True):
-                if job.job_id in moved:
-                    left[0].update(r)
-                    left[1].update(t)
-            counts = len(left[0] - kept[0]), len(left[1] - kept[1])
-            if any(counts):
-                out.append(NodesToHold(old.group_id, self.params.overlap_s, *counts))
-        return tuple(out)
+        seconds = self.params.overlap_s
+        left = left_behind(before, self.groups, moved) if seconds else ()
+        return tuple(NodesToHold(name, seconds, *counts) for name, *counts in left)

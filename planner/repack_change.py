@@ -6,7 +6,7 @@ are joined by a common job. Each proposal saves its own $/h and costs its own mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from instances.hardware import Cluster
 from planner.group_state import GroupState
 
-__all__ = ["Proposal", "proposals_of", "usd_per_hour_of"]
+__all__ = ["Proposal", "left_behind", "proposals_of", "usd_per_hour_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,30 @@ def usd_per_hour_of(groups: Sequence[GroupState], cluster: Cluster) -> float:
     return sum(
         cluster.usd_per_hour(len(state.rollout_nodes), len(state.train_nodes)) for state in groups
     )
+
+
+def left_behind(
+    before: Mapping[int, GroupState], now: Mapping[int, GroupState], moved: Collection[str]
+) -> list[tuple[str, int, int]]:
+    """Return per group before the rollout and train nodes that moved jobs leave and nobody keeps.
+
+    Groups are by number; those with no such nodes are left out.
+    """
+    out = []
+    for number, old in before.items():
+        here = now.get(number)
+        kept = (set[int](), set[int]())
+        if here is not None:
+            kept = (set(here.rollout_nodes), set(here.train_nodes))
+        left = (set[int](), set[int]())
+        for job, r, t in zip(old.jobs, old.rollout_pins, old.train_pins, strict=True):
+            if job.job_id in moved:
+                left[0].update(r)
+                left[1].update(t)
+        counts = len(left[0] - kept[0]), len(left[1] - kept[1])
+        if any(counts):
+            out.append((old.group_id, *counts))
+    return out
 
 
 def proposals_of(

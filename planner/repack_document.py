@@ -113,7 +113,7 @@ def _costs(report: RepackReport) -> Iterator[str]:
     """Yield what the prices of moves and of now rest on."""
     running = report.running
     if report.running.restart_s is None:
-        guessed = restart_sources(running.jobs.take(running.jobs.where_mode("sync")))["guessed"]
+        guessed = restart_sources(running.jobs.take(running.jobs.where_sharing()))["guessed"]
         if guessed:
             yield (
                 f"restart seconds of {guessed} of {report.jobs_in_groups} jobs are guessed (no "

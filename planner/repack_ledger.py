@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -137,7 +137,13 @@ class JobLedger:
 
     def copy(self) -> JobLedger:
         """Return a ledger of its own with the same entries."""
-        return copy.deepcopy(self)
+        other = copy.copy(self)
+        other.running = {
+            job_id: replace(known, moved_s=list(known.moved_s))
+            for job_id, known in self.running.items()
+        }
+        other.residual = copy.deepcopy(self.residual)
+        return other
 
     def remaining_h(self, job_ids: Iterable[str], now_s: float) -> float:
         """Return the hours until the last of these jobs leaves, as the trace has it.

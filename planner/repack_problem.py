@@ -44,9 +44,12 @@ class RepackProblem:
         Per running job.
     lasting_h : float
         Hours by which prices are weighed against moves.
+    most_nodes : (int, int), optional
+        Most rollout and train nodes of a plan; where a newcomer alone needs more, and no plan as
+        good keeps to them, the answer does not either.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a search is given
         self,
         states_before: Sequence[GroupState],
         newcomers: Sequence[Job],
@@ -57,12 +60,14 @@ class RepackProblem:
         move_usd: Sequence[float],
         may_move: Sequence[bool],
         lasting_h: float,
+        most_nodes: tuple[int, int] | None = None,
     ) -> None:
         self.states_before = tuple(states_before)
         self._newcomers = [job.job_id for job in newcomers]
         self._options = options
         self._next_number = next_number
         self._lasting_h = lasting_h
+        self._most_nodes = most_nodes
         self._jobs = [*(job for state in states_before for job in state.jobs), *newcomers]
         self._snapshot = Snapshot.of(self._jobs, options.cluster, options.limits)
         self._move_usd = np.array([*move_usd, *(0.0 for _ in newcomers)], dtype=np.float64)
@@ -103,6 +108,7 @@ class RepackProblem:
             move_usd=self._move_usd,
             may_move=self._may_move,
             most_moves=most_moves,
+            most_nodes=self._most_nodes,
             known=known,
             memory=memory,
             node_limit=node_limit,
@@ -129,6 +135,14 @@ class RepackProblem:
             rates=group.rates,
             period_s=group.period_s,
             starts_s=group.starts_s,
+        )
+
+    def keeps(self, found: Replan) -> bool:
+        """Return whether a plan keeps to the most nodes."""
+        most = self._most_nodes
+        nodes = [group.nodes for group in found.groups]
+        return most is None or all(
+            sum(pool) <= n for pool, n in zip(zip(*nodes, strict=True), most, strict=True)
         )
 
     def homes(self, found: Replan) -> dict[str, GroupState]:

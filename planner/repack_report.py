@@ -352,9 +352,9 @@ def _least(running: RunningPlan, time_limit_s: float | None, seed: int, *, exact
     Without ``exact``, and of many jobs where no time is given, that is the volume bound.
     """
     plan = running.plan
-    n = len(running.jobs.where_mode("sync"))
+    n = len(running.jobs.where_sharing())
     if not exact or (n > EXACT_JOBS and time_limit_s is None):
-        sync = running.jobs.take(running.jobs.where_mode("sync"))
+        sync = running.jobs.take(running.jobs.where_sharing())
         weak = volume(sync, plan.cluster, plan.limits).usd_per_hour + _dedicated_usd(running)
         return Least(usd_per_hour=None, bound_usd_per_hour=weak, method=VOLUME, proved=False)
     found = solve_snapshot(

@@ -10,6 +10,7 @@ is looked at beside every weak one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 
 from instances.hardware import Cluster
 from planner.group_state import GroupState
@@ -37,6 +38,10 @@ class ScopeFinder:
         self._cluster = cluster
         self._parts = parts
         self._turn = 0
+
+    def copy(self) -> ScopeFinder:
+        """Return one of its own whose turn is the same."""
+        return copy(self)
 
     def scopes(
         self,

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from instances.checker import check_plan
-from instances.errors import CheckError, InputError, UnsupportedError, did_you_mean
+from instances.errors import CheckError, InputError, did_you_mean
 from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Plan
 from models.bounds import VOLUME, VolumeSums
@@ -42,8 +42,10 @@ __all__ = [
     "JobRecord",
     "ReplayResult",
     "Timeline",
+    "queue_of",
     "replay",
     "require_convention",
+    "run_to_end",
 ]
 
 Progress = Callable[[int, int], None]
@@ -57,24 +59,6 @@ def require_convention(convention: str) -> None:
         raise InputError(
             f"Expected convention in {', '.join(DURATION_CONVENTIONS)}, got '{convention}'."
             f"{did_you_mean(convention, DURATION_CONVENTIONS)}"
-        )
-
-
-def refuse_one_step(jobs: JobTable) -> None:
-    """Refuse one-step-off-policy jobs by name.
-
-    Raises
-    ------
-    UnsupportedError
-        Naming the first such jobs and their count.
-    """
-    found = jobs.where_mode("one-step")
-    if len(found):
-        names = ", ".join(f"'{jobs.job_id[i]}'" for i in found[:5])
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        raise UnsupportedError(
-            f"One-step-off-policy jobs are not supported yet: {names}{more} have mode "
-            f"'one-step'. Use mode 'sync' (a shorter pipeline than real) or leave them out."
         )
 
 
@@ -110,7 +94,7 @@ def replay(
     InputError
         For an unknown convention, or when there are no jobs.
     UnsupportedError
-        When the trace has one-step-off-policy jobs, or the policy cannot keep to a fleet.
+        When the policy cannot keep to a fleet.
     InfeasibleError
         When a job cannot run even alone, or is larger than the fleet.
     TargetMissed
@@ -123,7 +107,6 @@ def replay(
     require_convention(convention)
     if not len(jobs):
         raise InputError("Expected at least one job, got none.")
-    refuse_one_step(jobs)
     options = replace(options, convention=convention)
     loop = ReplayLoop(
         jobs,
@@ -132,23 +115,29 @@ def replay(
         convention,
         check,
         VolumeSums(options.cluster, options.limits),
-        _queue(jobs, options, target),
+        queue_of(jobs, options, target),
     )
     if options.fleet is not None:
         require_within_fleet(jobs, loop.policy, options.fleet)
-    departed, every = 0, max(1, len(jobs) // 200)
+    return run_to_end(loop, progress)
+
+
+def run_to_end(loop: ReplayLoop, progress: Progress | None = None) -> ReplayResult:
+    """Take every event of a loop and return what it found; see :func:`replay`."""
+    n = len(loop.jobs)
+    departed, every = 0, max(1, n // 200)
     with CtrlC() as ctrl_c:
         while loop.heap:
             if loop.step() == DEPARTURE:
                 departed += 1
-                if progress is not None and (departed % every == 0 or departed == len(jobs)):
-                    progress(departed, len(jobs))
+                if progress is not None and (departed % every == 0 or departed == n):
+                    progress(departed, n)
             ctrl_c.check()  # a search within the policy takes it for its own end
     return _result(loop)
 
 
-def _queue(
-    jobs: JobTable, options: PolicyOptions, target: WaitTarget | None
+def queue_of(
+    jobs: JobTable, options: PolicyOptions, target: WaitTarget | None = None
 ) -> AdmissionQueue | None:
     """Return the queue for a fixed fleet, if there is one."""
     if options.fleet is None:
@@ -186,11 +175,13 @@ def _result(loop: ReplayLoop) -> ReplayResult:
         groups=tuple(loop.versions),
         usd_total=usd_total,
         dedicated=tuple(loop.dedicated),
-        pins_fixed=loop.policy.pins_fixed,
+        pins_fixed=loop.pins_fixed,
         pauses=tuple(loop.pauses),
         held=tuple(loop.held),
         fleet=loop.options.fleet,
         starts=tuple(loop.starts),
+        losses=tuple(loop.losses),
+        outages=tuple(loop.outages),
     )
     breaches = dict(loop.breaches)
     if loop.check and loop.policy.promises_valid:
@@ -224,7 +215,7 @@ def _result(loop: ReplayLoop) -> ReplayResult:
         checked=loop.check and loop.policy.promises_valid,
         breaches=breaches,
         decision_s=tuple(getattr(loop.policy, "decision_s", ())),
-        pins_fixed=loop.policy.pins_fixed,
+        pins_fixed=loop.pins_fixed,
         fleet=loop.options.fleet,
         queue=loop.options.queue,
     )

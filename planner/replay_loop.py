@@ -4,7 +4,8 @@ Between events every job of a group with period ``C_g`` and rate ``k`` does ``k 
 per second, whatever each of the ``k`` takes; a paused job (a restart after a move) does none,
 while its group goes on around it. Events are ordered by (time, kind, sequence): at one moment
 departures come first, then ends of stays as they would be without pauses, nodes that are let go,
-arrivals, starts of jobs that waited, and reviews.
+repairs and failures (:mod:`planner.failing_replay`), arrivals, starts of jobs that waited, and
+reviews.
 
 Under a fixed fleet jobs queue (:mod:`planner.admission_queue`); a policy sees a job that waited
 as one that arrives when it starts.
@@ -21,7 +22,15 @@ from typing import Final
 from instances.checker import Violation, check_group
 from instances.errors import CheckError
 from instances.jobs import Job, JobTable
-from instances.plan import DedicatedNodes, GroupVersion, HeldNodes, Pause, Start
+from instances.plan import (
+    DedicatedNodes,
+    GroupVersion,
+    HeldNodes,
+    Loss,
+    Outage,
+    Pause,
+    Start,
+)
 from models.bounds import VolumeSums
 from planner.admission_queue import AdmissionQueue
 from planner.backfill import Backfill, Forecast
@@ -31,10 +40,21 @@ from planner.policies import Change, Policy, PolicyOptions
 from planner.policy import NodesToHold, Room, fits
 from planner.replay_result import Convention, JobRecord
 
-__all__ = ["ADMIT", "ARRIVAL", "DEPARTURE", "RELEASE", "REVIEW", "UNPAUSED_END", "ReplayLoop"]
+__all__ = [
+    "ADMIT",
+    "ARRIVAL",
+    "DEPARTURE",
+    "FAIL_JOB",
+    "FAIL_NODE",
+    "RELEASE",
+    "REPAIR",
+    "REVIEW",
+    "UNPAUSED_END",
+    "ReplayLoop",
+]
 
 #: Kinds of events, in their order at one moment.
-DEPARTURE, UNPAUSED_END, RELEASE, ARRIVAL, ADMIT, REVIEW = range(6)
+DEPARTURE, UNPAUSED_END, RELEASE, REPAIR, FAIL_NODE, FAIL_JOB, ARRIVAL, ADMIT, REVIEW = range(9)
 
 _GBIT_PER_GB: Final = 8.0
 
@@ -88,6 +108,8 @@ class ReplayLoop:
     held: list[HeldNodes] = field(default_factory=list)
     left: dict[str, tuple[float, int, int]] = field(default_factory=dict)
     starts: list[Start] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    outages: list[Outage] = field(default_factory=list)
     rows: list[tuple[float, int, int, int, float, float, int]] = field(default_factory=list)
     admission: Counter[str] = field(default_factory=Counter)
     breaches: Counter[str] = field(default_factory=Counter)
@@ -124,6 +146,8 @@ class ReplayLoop:
         self.now_s = time_s
         if kind == REVIEW and not self._review():
             return -1
+        if REPAIR <= kind <= FAIL_JOB and not self._failed(kind, item):
+            return -1
         if kind == DEPARTURE:
             self.stamp[item] += 1
             self._depart(item)
@@ -135,10 +159,19 @@ class ReplayLoop:
             self.sums.remove(self.records[item].job)
         elif kind == RELEASE:
             self._release(self.held[item])
-        if kind in (DEPARTURE, RELEASE):
+        if kind == REVIEW or (DEPARTURE <= kind <= FAIL_JOB and kind != UNPAUSED_END):
             self._nodes_changed()
         self._row()
         return kind
+
+    def _failed(self, kind: int, item: int) -> bool:
+        """Take a failure or a repair; return whether anything changed. Here nothing ever fails."""
+        return False
+
+    @property
+    def pins_fixed(self) -> bool:
+        """Whether no running job was moved."""
+        return self.policy.pins_fixed
 
     # -- accounts -----------------------------------------------------------------------
 
@@ -151,8 +184,13 @@ class ReplayLoop:
         state = group.state
         shared_r = Counter(node for pins in state.rollout_pins for node in pins)
         shared_t = Counter(node for pins in state.train_pins for node in pins)
-        for record, rate, r_pins, t_pins in zip(
-            group.records, state.rates, state.rollout_pins, state.train_pins, strict=True
+        for record, rate, r_pins, t_pins, starts in zip(
+            group.records,
+            state.rates,
+            state.rollout_pins,
+            state.train_pins,
+            state.starts_s,
+            strict=True,
         ):
             running_s = seconds
             if record.paused_until_s > since_s:
@@ -165,8 +203,8 @@ class ReplayLoop:
             if r_pins:
                 self.run_rollout_s += iterations * job.rollout_s * len(r_pins)
                 self.run_train_s += iterations * job.train_s * len(t_pins)
-            else:  # both phases on the train nodes
-                factor = state.period_s / job.solo_s
+            else:  # both phases on the train nodes, train right after rollout
+                factor = (starts[0][1] - starts[0][0]) / job.rollout_s
                 both = factor * (job.rollout_s + job.train_s)
                 self.run_train_s += iterations * both * len(t_pins)
 
@@ -457,6 +495,7 @@ class ReplayLoop:
             held[0] + sign * job.rollout_nodes,
             held[1] + sign * job.train_nodes,
         )
+        self.policy.reserve(self.dedicated_nodes)
         self.sync_gbps += sign * _GBIT_PER_GB * job.sync_gb / job.solo_s
 
     def _row(self) -> None:

@@ -54,6 +54,12 @@ class JobRecord:
         Times it was moved.
     paused_s : float
         Seconds of its restarts; ``paused_until_s`` is the end of the last.
+    failures : int
+        Times that it, or a node it was on, failed.
+    lost_iterations : float
+        Iterations undone by failures and done again: ``iterations`` leaves them out.
+    requeued_s : float
+        Seconds in the queue after failures.
     """
 
     job: Job
@@ -70,11 +76,14 @@ class JobRecord:
     moves: int = 0
     paused_s: float = 0.0
     paused_until_s: float = -math.inf
+    failures: int = 0
+    lost_iterations: float = 0.0
+    requeued_s: float = 0.0
 
     @property
     def elapsed_s(self) -> float:
         """Seconds from start to departure, pauses included: queueing is counted apart."""
-        return self.departure_s - self.start_s
+        return self.departure_s - self.start_s - self.requeued_s
 
     @property
     def wait_s(self) -> float:
@@ -234,7 +243,7 @@ class ReplayResult:
     @property
     def work_bound_usd_total(self) -> float:
         """Least any valid plan can spend on the trace's iterations, dedicated nodes added, $."""
-        sharing = self.jobs.take(self.jobs.where_mode("sync"))
+        sharing = self.jobs.take(self.jobs.where_sharing())
         return work_usd(sharing, self.cluster) + self.dedicated_usd_total
 
     @property

@@ -5,7 +5,7 @@ trace's origin, when the versions with ``from_s <= moment < to_s`` run, or *now*
 last group, when those that end there run.
 
 *What is known of the jobs?* Of a replay's plan its own history: iterations done (fractional,
-none in pauses), pauses, moves with their times, and how long the jobs stayed that have left by
+none in pauses, none that a failure undid), pauses, moves with their times, and how long the jobs stayed that have left by
 then; nothing later than the moment is used but, for ``--oracle remaining``, when the jobs present
 leave. A snapshot plan has no history. A progress file gives it
 (:mod:`planner.repack_progress`); without
@@ -228,7 +228,7 @@ def running_plan(
     InputError
         When the moment is none, or missing where there are many, or the progress file is faulty.
     UnsupportedError
-        For a plan whose jobs waited for a fixed fleet.
+        For a plan whose jobs waited for a fixed fleet, on arrival or after a failure.
     FleetPlannerError
         When no group runs at that moment.
     """
@@ -236,6 +236,12 @@ def running_plan(
         raise UnsupportedError(
             "Expected a plan whose nodes are rented, got one for a fixed fleet: planner repack "
             "would propose nodes that the fleet does not have."
+        )
+    waited = next((loss for loss in plan.losses if loss.back_s > loss.at_s + TOLERANCE_S), None)
+    if waited is not None:
+        raise UnsupportedError(
+            "Expected a plan whose nodes are rented, got one in which a job that failed waits for "
+            f"nodes (job '{waited.job_id}' at {waited.at_s / _HOUR_S:.10g} h)."
         )
     moment = _moment(plan, at_hours, now=now)
     groups = moment.of(plan.groups)
@@ -398,7 +404,12 @@ class _Past:
     end_s: float = -inf
     home: tuple[str, frozenset[int], frozenset[int]] | None = None
     moved_s: list[float] = field(default_factory=list)
+    back_s: list[float] = field(default_factory=list)
     pauses: list[tuple[float, float]] = field(default_factory=list)
+
+    def is_back(self, at_s: float) -> bool:
+        """Return whether it starts again after a failure."""
+        return any(abs(back_s - at_s) <= TOLERANCE_S for back_s in self.back_s)
 
     def paused_s(self, from_s: float, to_s: float) -> float:
         """Return the seconds of an interval in pauses, which are disjoint."""
@@ -410,8 +421,15 @@ class _Past:
 def _history(
     plan: Plan, jobs: Mapping[str, Job], running: Sequence[GroupVersion], at_s: float
 ) -> RunningLedger:
-    """Return the ledger that a replay's plan tells of at a moment, from nothing later than it."""
+    """Return the ledger that a replay's plan tells of at a moment, from nothing later than it.
+
+    Whatever a failure does, it undoes iterations and does not count as a move.
+    """
     past: defaultdict[str, _Past] = defaultdict(_Past)
+    for loss in plan.losses:
+        if loss.at_s <= at_s:
+            past[loss.job_id].iterations -= loss.iterations
+            past[loss.job_id].back_s.append(loss.back_s)
     for pause in plan.pauses:
         if pause.from_s <= at_s:
             past[pause.job_id].pauses.append((pause.from_s, pause.to_s))
@@ -422,7 +440,7 @@ def _history(
         for p in group.placements:
             seen = past[p.job_id]
             home = (group.group_id, frozenset(p.rollout_pins), frozenset(p.train_pins))
-            if seen.home is not None and home != seen.home:
+            if seen.home not in (None, home) and not seen.is_back(group.from_s):
                 seen.moved_s.append(group.from_s)
             seen.home, seen.end_s = home, to_s
             run_s = to_s - group.from_s - seen.paused_s(group.from_s, to_s)

@@ -212,7 +212,7 @@ class RuntimeReport:
         Stay over iterations done; infinite without any.
     deadline_s, solo_s : ndarray, (n,)
     iterations, planned_iterations : ndarray, (n,)
-        Done, and done by the plan in the same time.
+        Done, and done by the plan in the same time, without those that a failure undid.
     late_iterations : ndarray, (n,)
         Single ones that took longer than ``D_j``.
     idle_fraction : mapping of str to float
@@ -353,18 +353,14 @@ class _Sums:
         self.phases += run.phases
         self.versions += 1
 
-
-def _running_share(plan: Plan) -> Callable[[str, float, float], float]:
-    """Return a function: share of an interval in which a job is not paused."""
-    of: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for pause in plan.pauses:
-        of[pause.job_id].append((pause.from_s, pause.to_s))
-
-    def share(job_id: str, from_s: float, to_s: float) -> float:
-        paused_s = sum(max(min(b, to_s) - max(a, from_s), 0.0) for a, b in of.get(job_id, ()))
-        return 1.0 - paused_s / (to_s - from_s)
-
-    return share
+    def undo(self, numbers: Sequence[int], undone: Sequence[float]) -> None:
+        """Take off what failures undo, as many late iterations among them as there are in all."""
+        for i, iterations in zip(numbers, undone, strict=True):
+            self.planned[i] = max(self.planned[i] - iterations, 0.0)
+            if iterations > 0 and self.iterations[i] > 0:
+                kept = max(1 - iterations / self.iterations[i], 0.0)
+                self.iterations[i] *= kept
+                self.late[i] *= kept
 
 
 def simulate_plan(
@@ -406,7 +402,7 @@ def simulate_plan(
     """
     if most_iterations is not None and most_iterations < 1:
         raise InputError(f"Expected most_iterations >= 1, got {most_iterations}.")
-    jobs, running = source.jobs, _running_share(plan)
+    jobs, paused_s, undone = source.jobs, paused_within(plan), undone_within(plan)
     index = {job_id: i for i, job_id in enumerate(jobs.job_id)}
     sums, seen = _Sums.of(len(jobs)), np.zeros(len(jobs), dtype=np.bool_)
     versions = sorted(plan.groups, key=lambda v: (v.from_s, v.group_id))
@@ -430,8 +426,9 @@ def simulate_plan(
         )
         if not run.complete:
             break
-        shares = [running(p.job_id, version.from_s, version.to_s) for p in version.placements]
-        sums.add(run, numbers, shares)
+        lasted = [(p.job_id, version.from_s, version.to_s) for p in version.placements]
+        sums.add(run, numbers, [1.0 - paused_s(*each) / length_s for each in lasted])
+        sums.undo(numbers, [undone(*each) for each in lasted])
         seen[numbers] = True
         if progress is not None and (sums.versions % every == 0 or sums.versions == len(versions)):
             progress(sums.versions, len(versions))

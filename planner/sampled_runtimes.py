@@ -32,12 +32,11 @@ seconds over the sum is held against ``D_j``. A single iteration is late when it
 run for ``most_periods`` periods and extrapolated.
 
 Assumptions: versions last as planned, also under ``work``, where a job that is faster or slower
-than planned would leave at another time. Async jobs stand alone and are left out.
+than planned would leave at another time; a failure undoes as many iterations as planned. Async jobs stand alone and are left out.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, floor, log
@@ -52,6 +51,7 @@ from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion, Plan
 from models.compiled import compiled
 from models.group_shape import GroupShape
+from planner.version_losses import paused_within, undone_within
 
 __all__ = [
     "GUESSED_RESPONSES",
@@ -213,13 +213,14 @@ def job_laws(jobs: JobTable) -> tuple[JobLaw, ...]:
 
 
 @compiled
-def _run(
+def _run(  # noqa: PLR0913, PLR0917 - arrays, as a kernel takes them
     turns: int,
     order: IntArray,
     rates: IntArray,
     pin_from: IntArray,
     pins: IntArray,
     release_s: FloatArray,
+    lags: IntArray,
     sync_s: FloatArray,
     seconds: FloatArray,
 ) -> FloatArray:
@@ -230,6 +231,8 @@ def _run(
     order : ndarray, (n_phases, 4)
         One turn: job, pool (0 rollout, 1 train), iteration within the period, and lap: how many
         turns after its iteration's own the phase comes.
+    lags : ndarray, (n_jobs,)
+        Iterations from a train to the rollout that waits for it: 1, or 2 of one-step jobs.
     pin_from : ndarray, (2 n_jobs + 1,)
         Nodes of pool p and job j are ``pins[pin_from[p n + j]:pin_from[p n + j + 1]]``.
     seconds : ndarray, (2, n_jobs, iterations)
@@ -238,7 +241,8 @@ def _run(
     n_jobs, iterations = len(rates), seconds.shape[2]
     starts = np.zeros((n_jobs, iterations))
     free = np.zeros(pins.max() + 1)
-    ready = release_s.copy()
+    ready = np.zeros((n_jobs, lags.max()))  # the rollouts of iterations i, i + lag, ... take turns
+    ready += release_s[:, None]
     for turn in range(turns):
         for phase in range(len(order)):
             job, pool = order[phase, 0], order[phase, 1]
@@ -246,7 +250,9 @@ def _run(
             iteration = period * rates[job] + order[phase, 2]
             if period < 0 or iteration >= iterations:
                 continue
-            begin = ready[job]
+            begin = ready[job, iteration % lags[job]]
+            if pool == 1:
+                begin = starts[job, iteration] + seconds[0, job, iteration]
             row = pool * n_jobs + job
             for k in range(pin_from[row], pin_from[row + 1]):
                 begin = max(begin, free[pins[k]])
@@ -255,9 +261,8 @@ def _run(
                 free[pins[k]] = end
             if pool == 0:
                 starts[job, iteration] = begin
-                ready[job] = end
             else:
-                ready[job] = end + sync_s[job]
+                ready[job, iteration % lags[job]] = end + sync_s[job]
     return starts
 
 
@@ -327,6 +332,7 @@ def run_version(
         pin_from,
         pins,
         np.array([placement.starts_s[0][0] for placement in placements]),
+        np.array([job.lag for job in jobs], dtype=np.int64),
         np.array([job.sync_s for job in jobs]),
         seconds + np.array(paid)[:, :, None],
     )
@@ -373,6 +379,19 @@ class _Sum:
     iterations: float = 0.0
     late: float = 0.0
 
+    def add(self, elapsed_s: float, iterations: float, late_share: float) -> None:
+        """Count what was done in a version."""
+        self.elapsed_s += elapsed_s
+        self.iterations += iterations
+        self.late += late_share * iterations
+
+    def undo(self, iterations: float) -> None:
+        """Take off what a failure undoes, as many late ones among them as there are in all."""
+        if iterations > 0 and self.iterations > 0:
+            kept = max(1 - iterations / self.iterations, 0.0)
+            self.iterations *= kept
+            self.late *= kept
+
 
 class _Draws:
     """Shares drawn for each job, from a generator of its own: the same whatever the plan."""
@@ -387,18 +406,6 @@ class _Draws:
         if job_id not in self._of:
             self._of[job_id] = np.random.default_rng((*self._seed, self._number[job_id]))
         return [float(share) for share in self._of[job_id].random(n)]
-
-
-def _paused_s(plan: Plan) -> Callable[[str, float, float], float]:
-    """Return a function: seconds of a job's pauses within an interval."""
-    of: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for pause in plan.pauses:
-        of[pause.job_id].append((pause.from_s, pause.to_s))
-
-    def within(job_id: str, from_s: float, to_s: float) -> float:
-        return sum(max(min(b, to_s) - max(a, from_s), 0.0) for a, b in of.get(job_id, ()))
-
-    return within
 
 
 def _iterations(
@@ -450,7 +457,7 @@ def run_sampled(
     if most_periods < 1:
         raise InputError(f"Expected most_periods >= 1, got {most_periods}.")
     index = {job_id: i for i, job_id in enumerate(jobs.job_id)}
-    draws, paused_s = _Draws(seed, jobs), _paused_s(plan)
+    draws, paused_s, undone = _Draws(seed, jobs), paused_within(plan), undone_within(plan)
     sums: dict[str, _Sum] = {}
     versions = sorted(plan.groups, key=lambda v: (v.from_s, v.group_id))
     every = max(1, len(versions) // 100)
@@ -465,9 +472,8 @@ def run_sampled(
             mean_s, late = _iterations(version, j, starts_s, periods, job.deadline_s)
             running_s = seconds_long - paused_s(job.job_id, version.from_s, version.to_s)
             total = sums.setdefault(job.job_id, _Sum())
-            total.elapsed_s += seconds_long
-            total.iterations += running_s / mean_s
-            total.late += late * running_s / mean_s
+            total.add(seconds_long, running_s / mean_s, late)
+            total.undo(undone(job.job_id, version.from_s, version.to_s))
         if progress is not None and (done % every == 0 or done == len(versions)):
             progress(done, len(versions))
     return _sampled(jobs, index, sums)

@@ -115,7 +115,7 @@ def size_trace(  # noqa: PLR0913 - one argument per question of the command
     Raises
     ------
     InputError
-        For an unknown policy or convention, or a trace with one-step jobs.
+        For an unknown policy or convention, or options out of their range.
     InfeasibleError
         When a job cannot run even alone, or no owned and rented nodes meet the demand: a budget
         or cap below the least.

@@ -245,7 +245,7 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     InputError
         When nobody is present at that moment, or an argument is out of its range.
     UnsupportedError
-        When a one-step job is present, or the snapshot is beyond what ``method`` takes.
+        When the snapshot is beyond what ``method`` takes.
     CheckError
         When the plan breaks a rule: a fault of the program.
 

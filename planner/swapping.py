@@ -39,7 +39,8 @@ class Swapping(TakesTurns):
         swap_s = sum(switch_seconds(job, self.params.switch))
         again = (0.0, factor * job.rollout_s)
         return Turn(
-            iteration_s=factor * job.solo_s,
+            # on the same nodes nothing runs side by side, one-step or not
+            iteration_s=factor * (job.rollout_s + job.train_s + job.sync_s),
             switch_s=swap_s,
             deadline_s=job.deadline_s,
             slo=job.slo,

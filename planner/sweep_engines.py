@@ -11,7 +11,6 @@ be blamed: a run that has lost its worker three times in all is recorded as fail
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import multiprocessing
 import os
@@ -33,6 +32,7 @@ from typing import Any, Final, Protocol
 
 from instances.errors import FleetPlannerError, InputError
 from instances.trace_files import optional_module
+from planner.ctrl_c import ctrl_c_held
 from planner.sweep_expand import Inputs, Run
 from planner.sweep_run import Cell, failed, row_of
 
@@ -235,19 +235,6 @@ def in_process(inputs: Inputs, runs: Sequence[Run]) -> Finished:
 # --- processes of this machine --------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hold back Ctrl-C, where the system can: what is started meanwhile never sees it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _ready() -> None:
     """Do nothing: a worker that does it can work."""
 
@@ -295,7 +282,7 @@ class _Processes:
         for _ in range(_STARTS):
             self._end()
             try:
-                with _ctrl_c_held():
+                with ctrl_c_held():
                     future = self._started().submit(_ready)
                 future.result()
             except BrokenProcessPool:
@@ -312,11 +299,11 @@ class _Processes:
         if self._broken:
             self._renewed()
         try:
-            with _ctrl_c_held():  # processes are started here
+            with ctrl_c_held():  # processes are started here
                 return self._started().submit(_local_unit, unit)
         except BrokenProcessPool:  # one died with nothing to do, or a moment ago
             self._renewed()
-        with _ctrl_c_held():
+        with ctrl_c_held():
             return self._started().submit(_local_unit, unit)
 
     def first(self, busy: Collection[Future[list[Done]]]) -> Collection[Future[list[Done]]]:

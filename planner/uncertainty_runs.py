@@ -16,10 +16,10 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +33,7 @@ from instances.errors import (
     UnsupportedError,
 )
 from instances.jobs import JobTable
+from planner.ctrl_c import ctrl_c_held
 from planner.demand import Demand, demand_of
 from planner.policies import require_policy
 from planner.policy import PolicyOptions
@@ -312,10 +313,9 @@ class _StoppedError(Exception):
 _worker: dict[str, Any] = {}
 
 
-def _start_worker(study: dict[str, Any], stop: Any) -> None:
+def _start_worker(study: Study, stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    jobs = JobTable(**study["jobs"])
-    _worker.update(study=Study(**{**study, "jobs": jobs}), stop=stop)
+    _worker.update(study=study, stop=stop)
 
 
 def _work(number: int, g: int) -> Replication:
@@ -328,28 +328,17 @@ def _stop_if_asked(_done: int, _jobs: int) -> None:
         raise _StoppedError
 
 
-def _fields(record: Study | JobTable) -> dict[str, Any]:
-    return {field.name: getattr(record, field.name) for field in fields(record)}
-
-
 def _in_processes(study: Study, units: list[_Unit], processes: int) -> _Runs:
     """Yield replications as spawned processes finish them; end them whatever happens here."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    # neither a table's read-only mappings nor a clock, which only times decisions, can be sent
-    sent = {
-        **_fields(study),
-        "options": replace(study.options, clock=None),
-        "jobs": {
-            name: dict(value) if isinstance(value, Mapping) else value
-            for name, value in _fields(study.jobs).items()
-        },
-    }
+    # a clock only times decisions, and may be a function that cannot be sent
+    sent = replace(study, options=replace(study.options, clock=None))
     pool = ProcessPoolExecutor(
         min(processes, len(units)), context, initializer=_start_worker, initargs=(sent, stop)
     )
     try:
-        with _ctrl_c_held():
+        with ctrl_c_held():
             futures: dict[Future[Replication], _Unit] = {
                 pool.submit(_work, *unit): unit for unit in units
             }
@@ -362,16 +351,3 @@ def _in_processes(study: Study, units: list[_Unit], processes: int) -> _Runs:
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextlib.contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hold back Ctrl-C, where the system can: what is started meanwhile never sees it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -38,6 +38,14 @@ def _mixed_modes() -> JobTable:
     )
 
 
+def _one_step() -> JobTable:
+    """Generated jobs, half of them one-step, a few async."""
+    table = production(n_jobs=60, seed=7)
+    rng = random.Random(7)
+    modes = tuple(rng.choice(("sync", "one-step")) if i % 12 else "async" for i in range(60))
+    return table.replace(mode=modes)
+
+
 TRACES = {
     **{
         name: functools.partial(lambda name: read_trace(catalog_path(name)).jobs, name)
@@ -51,6 +59,7 @@ TRACES = {
         for gangs in (False, True)
     },
     "mixed-modes": _mixed_modes,
+    "one-step": _one_step,
 }
 
 

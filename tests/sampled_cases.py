@@ -23,7 +23,8 @@ def simpy_starts(
 ) -> dict[Phase, float]:
     """Return when each phase (job, 0 rollout or 1 train, iteration) starts.
 
-    Every phase is a process that waits for its job's phase before it and, on each of its nodes,
+    Every phase is a process that waits for its job's phase before it (of a one-step job's rollout
+    that is the train two iterations before) and, on each of its nodes,
     for the phase planned before it there. Order on a node is that of the planned starts written
     out for all periods; nothing is taken modulo the period.
     """
@@ -62,7 +63,8 @@ class _Run:
         self.version, self.jobs, self.seconds = version, jobs, seconds
         self.before: dict[Phase, set[Phase]] = {}
         for j, pool, i in planned:
-            own = {(j, 0, i)} if pool else {(j, 1, i - 1)} if i else set()
+            lag = self.lag(j)
+            own = {(j, 0, i)} if pool else {(j, 1, i - lag)} if i >= lag else set()
             self.before[j, pool, i] = own
         self.shared: set[tuple[int, int]] = set()
         for pool in (0, 1):
@@ -79,6 +81,10 @@ class _Run:
             self.env.process(self.run(phase))
         self.env.run()
 
+    def lag(self, j: int) -> int:
+        """Iterations from a train to the rollout that waits for it."""
+        return 2 if self.jobs[j].mode == "one-step" else 1
+
     def length(self, j: int, pool: int, i: int) -> float:
         switch_s = (self.jobs[j].rollout_switch_s, self.jobs[j].train_switch_s)[pool]
         return float(self.seconds[pool, j, i]) + (switch_s if (j, pool) in self.shared else 0.0)
@@ -88,8 +94,9 @@ class _Run:
         if pool == 0 and i == 0:
             yield self.env.timeout(self.version.placements[j].starts_s[0][0])
         yield self.env.all_of([self.done[other] for other in self.before[phase]])
-        if pool == 0 and i:
-            trained_s = self.starts[j, 1, i - 1] + self.length(j, 1, i - 1)
+        last = i - self.lag(j)
+        if pool == 0 and last >= 0:
+            trained_s = self.starts[j, 1, last] + self.length(j, 1, last)
             yield self.env.timeout(max(trained_s + self.jobs[j].sync_s - self.env.now, 0.0))
         self.starts[phase] = self.env.now
         yield self.env.timeout(self.length(j, pool, i))

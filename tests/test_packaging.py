@@ -169,7 +169,7 @@ def test_checker_reaches_only_the_problem():
     problem = {"instances"} | {f"instances.{name}" for name in names}
     assert graph.find_upstream_modules("instances.group_checker") <= problem
     reached = graph.find_upstream_modules("instances.checker")
-    halves = {f"instances.{half}_checker" for half in ("fleet", "group", "pause")}
+    halves = {f"instances.{half}_checker" for half in ("fleet", "group", "loss", "pause")}
     assert reached <= problem | halves
 
 

@@ -34,6 +34,22 @@ COMMANDS = {
         "20",
     ),
     "gap-output": ("gap", "--trace", "instances/catalog/production-200.csv"),
+    "size-output": (
+        "size",
+        "--trace",
+        "instances/catalog/production-200.csv",
+        "--only",
+        "alternatives,fleet,loss",
+        "--baselines",
+        "solo,colocated",
+    ),
+    "simulate-output": (
+        "simulate",
+        "--trace",
+        "instances/catalog/production-200.csv",
+        "--only",
+        "runtime,failures",
+    ),
     "repack-output": ("repack", "--plan", "replay/plan.json", "--at-hours", "60"),
     "reproduce-output": ("reproduce",),
     "profile-output": (

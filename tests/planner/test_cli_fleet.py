@@ -149,8 +149,8 @@ def test_refusals() -> None:
         "--queue backfill needs --fleet: without one nobody waits.",
     )
     refused(
-        invoke("plan", "--trace", OPEN_SHOP, "--policy", "repack", "--fleet", "2,2"),
-        "Policy 'repack' does not keep to a fixed fleet",
+        invoke("plan", "--trace", OPEN_SHOP, "--policy", "regroup", "--fleet", "2,2"),
+        "Policy 'regroup' does not keep to a fixed fleet",
     )
     assert invoke("plan", "--trace", OPEN_SHOP, "--fleet", "1,1", "--queue", "lifo").code == 2
 

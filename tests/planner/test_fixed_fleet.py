@@ -346,8 +346,8 @@ def test_colocated_needs_no_rollout_nodes() -> None:
 
 def test_what_cannot_keep_to_a_fleet_says_so() -> None:
     jobs = table_of(lone("a", 0.0, 100.0))
-    with pytest.raises(UnsupportedError, match="Policy 'repack' does not keep to a fixed fleet"):
-        fixed(jobs, "repack", (1, 1))
+    with pytest.raises(UnsupportedError, match="Policy 'regroup' does not keep to a fixed fleet"):
+        fixed(jobs, "regroup", (1, 1))
     with pytest.raises(InputError, match=r"Expected queue in fifo, backfill, got 'fifa'\. Did you"):
         PolicyOptions(cluster=options_of().cluster, queue="fifa")  # type: ignore[arg-type]
 

@@ -169,10 +169,12 @@ def test_nothing_to_pay_leaves_no_ratio() -> None:
     assert report.n_proved == len(report.rows) == 3
 
 
-def test_one_step_jobs_are_refused_by_name() -> None:
-    trace = trace_of(job_of("odd", 60, 40, mode="one-step"))
-    with pytest.raises(UnsupportedError, match="'odd'"):
-        optimality_gap(trace)
+def test_one_step_jobs_take_part() -> None:
+    """Two that are as busy as their rollout nodes for half their deadline share one of each."""
+    jobs = [job_of(name, 60, 40, slo=2.0, mode="one-step") for name in ("odd", "even")]
+    report = optimality_gap(trace_of(*jobs))
+    assert report.ratio == pytest.approx(1.0)
+    assert [row.solved.usd_per_hour for row in report.rows] == pytest.approx([57.04])
 
 
 def test_the_same_jobs_later_are_one_snapshot() -> None:

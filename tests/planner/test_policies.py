@@ -37,10 +37,13 @@ def test_every_policy_is_listed_under_its_own_name(name: str) -> None:
     [
         ("weave", True, ("direct", "rollout_scaled", "isolated")),
         ("repack", True, ("direct", "rollout_scaled", "train_scaled", "isolated", "repacked")),
+        ("regroup", True, ("direct", "rollout_scaled", "isolated")),
         ("solo", True, ()),  # jobs do not meet
         ("colocated", False, ()),  # both phases on one pool: outside section 3
         ("random", False, ("direct", "rollout_scaled", "train_scaled", "isolated")),
         ("most-idle", False, ("direct", "rollout_scaled", "train_scaled", "isolated")),
+        ("gavel", False, ("direct", "rollout_scaled", "train_scaled", "isolated")),
+        ("swapping", False, ("direct", "rollout_scaled", "train_scaled", "isolated")),
     ],
 )
 def test_what_a_policy_promises(name: str, promises_valid: bool, kinds: tuple[str, ...]) -> None:
@@ -54,7 +57,7 @@ def test_unknown_policy_names_the_nearest(ask: object) -> None:
     with pytest.raises(InputError) as caught:
         ask("weav")  # type: ignore[operator]
     assert str(caught.value).startswith(
-        "Unknown policy 'weav'. Did you mean 'weave'? Known policies: weave, repack, solo"
+        "Unknown policy 'weav'. Did you mean 'weave'? Known policies: weave, repack, regroup, solo"
     )
 
 

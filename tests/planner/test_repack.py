@@ -358,8 +358,8 @@ def test_jobs_that_are_none_of_its_are_refused_by_name() -> None:
     policy.arrive(twin("a"), 0.0)
     with pytest.raises(InputError, match="'a' is already placed"):
         policy.arrive(twin("a"), 1.0)
-    with pytest.raises(UnsupportedError, match="'s' has mode 'one-step'"):
-        policy.arrive(twin("s", mode="one-step"), 1.0)
+    with pytest.raises(UnsupportedError, match="'s' has mode 'async'"):
+        policy.arrive(twin("s", mode="async"), 1.0)
     with pytest.raises(InfeasibleError, match="'fat'"):
         policy.arrive(twin("fat", train_state_gb=1e6), 1.0)
     assert homes(policy) == [["a"]]

@@ -22,7 +22,7 @@ from builders import (
     table_of,
 )
 from instances.checker import check_plan, recost
-from instances.errors import CheckError, InputError, UnsupportedError
+from instances.errors import CheckError, InputError
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER, Links
 from instances.jobs import Job
@@ -32,7 +32,7 @@ from planner.group_state import GroupState
 from planner.placer import PlacerParams
 from planner.policies import POLICIES, Change, PolicyOptions, Solo, Weave
 from planner.policy import Room
-from planner.replay import Convention, refuse_one_step, replay
+from planner.replay import Convention, replay
 from replay_cases import (
     CONVENTIONS,
     HOUR_S,
@@ -243,7 +243,7 @@ def test_a_slow_hour_may_be_made_up_for() -> None:
     assert not record.worst_within_slo
 
 
-# --- Async and one-step ------------------------------------------------------------------------
+# --- Async ------------------------------------------------------------------------
 
 ASYNC = job_of(
     "async", 100, 50, 1, duration_s=3600, arrival_s=60, rollout_nodes=2, mode="async", sync_gb=10
@@ -285,15 +285,6 @@ def test_only_async_jobs(convention: Convention) -> None:
     assert result.ratio is None
     assert result.admission == {"direct": 0, "rollout_scaled": 0, "isolated": 0}
     assert result.slo_attainment == 1
-
-
-def test_one_step_jobs_are_refused_by_name() -> None:
-    jobs = [A, *(job_of(f"s{i}", 1, 1, mode="one-step") for i in range(7))]
-    with pytest.raises(UnsupportedError, match="'s0', 's1', 's2', 's3', 's4' and 2 more have"):
-        of(*jobs)
-    with pytest.raises(UnsupportedError, match="'s0' have mode"):
-        refuse_one_step(table_of(*jobs[:2]))
-    refuse_one_step(table_of(A, B))
 
 
 def test_empty_table() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from builders import ROLLOUT_USD, TRAIN_USD, job_of
 from instances.checker import check_plan, recost
+from instances.jobs import Job
 from instances.plan_file import read_plan, write_plan_json
 from planner.replay import Convention, Timeline
 from replay_cases import (
@@ -81,15 +82,22 @@ def test_solo_cost_in_closed_form(trace: str, convention: Convention) -> None:
 @both_conventions
 @pytest.mark.parametrize("factor", [1.0, 1.3])
 def test_colocated_cost_in_closed_form(trace: str, convention: Convention, factor: float) -> None:
-    """Its train nodes alone; under work the iterations take factor as long. Async as solo."""
-    stretch = factor if convention == "work" else 1.0
+    """Its train nodes alone; under work the iterations take factor as long. Async as solo.
+
+    On the same nodes nothing runs side by side: ``r + t + s`` of one-step jobs too.
+    """
+
+    def stretch(job: Job) -> float:
+        around_s = job.rollout_s + job.train_s + job.sync_s
+        return factor * around_s / job.solo_s if convention == "work" else 1.0
+
     expected = math.fsum(
         job.duration_s
         / HOUR_S
         * (
             job.rollout_nodes * ROLLOUT_USD + job.train_nodes * TRAIN_USD
             if job.mode == "async"
-            else stretch * job.train_nodes * TRAIN_USD
+            else stretch(job) * job.train_nodes * TRAIN_USD
         )
         for job in jobs_of(trace)
     )
@@ -125,7 +133,7 @@ def test_wallclock_every_job_stays_its_duration(trace: str, policy: str) -> None
     for record in result.records:
         job = record.job
         assert record.departure_s == job.arrival_s + job.duration_s
-        if job.mode == "sync":
+        if job.mode != "async":
             mine = versions[job.job_id]
             done = math.fsum((v.to_s - v.from_s) / v.period_s * rate for v, rate in mine)
             assert record.iterations == pytest.approx(done)
@@ -216,7 +224,7 @@ def test_run_time_and_idle_fraction(trace: str, policy: str, convention: Convent
             held["rollout"] -= record.elapsed_s * job.rollout_nodes
             held["train"] -= record.elapsed_s * job.train_nodes
             continue
-        if policy == "colocated" and job.mode == "sync":
+        if policy == "colocated":
             run["train"] += n * (job.rollout_s + job.train_s) * job.train_nodes
         else:
             run["rollout"] += n * job.rollout_s * job.rollout_nodes
@@ -247,12 +255,12 @@ def test_valid_policies_meet_every_slo(trace: str, policy: str, convention: Conv
 
 @all_traces
 @both_conventions
-def test_admission_sums_to_the_sync_jobs(trace: str, convention: Convention) -> None:
+def test_admission_sums_to_the_jobs_that_share(trace: str, convention: Convention) -> None:
     result = replayed(trace, "weave", convention)
-    sync = sum(mode == "sync" for mode in jobs_of(trace).mode)
+    sharing = sum(mode != "async" for mode in jobs_of(trace).mode)
     assert result.admission is not None
     assert list(result.admission) == ["direct", "rollout_scaled", "isolated"]
-    assert sum(result.admission.values()) == sync
+    assert sum(result.admission.values()) == sharing
     each = Counter(r.admission for r in result.records if r.admission)
     assert {k: n for k, n in result.admission.items() if n} == dict(each)
     assert replayed(trace, "solo", convention).admission is None

@@ -190,7 +190,9 @@ def test_a_switch_is_paid_on_shared_nodes_only() -> None:
     assert both.tolist() == [[0, 13], [8, 21]]
 
 
-def random_group(rng: random.Random) -> tuple[GroupVersion, JobTable]:
+def random_group(
+    rng: random.Random, modes: Sequence[str] = ("sync",)
+) -> tuple[GroupVersion, JobTable]:
     """Return two to four jobs on shared nodes with gangs, sync and switches."""
     n = rng.randint(2, 4)
     jobs = [
@@ -202,6 +204,7 @@ def random_group(rng: random.Random) -> tuple[GroupVersion, JobTable]:
             sync_s=rng.choice((0.0, 3.0)),
             rollout_switch_s=rng.choice((0.0, 0.5)),
             train_switch_s=rng.choice((0.0, 1.0)),
+            mode=rng.choice(modes),
         )
         for j in range(n)
     ]
@@ -221,6 +224,7 @@ CASES = [
     rich_group,
     fast_and_slow,
     *(lambda s=s: random_group(random.Random(s)) for s in range(25)),
+    *(lambda s=s: random_group(random.Random(s), ("sync", "one-step")) for s in range(25)),
 ]
 
 

@@ -208,12 +208,14 @@ def test_an_unknown_method_is_refused() -> None:
         solve_snapshot(trace_of(A), method="exhaustiv")
 
 
-def test_one_step_jobs_are_refused_by_name_where_they_are_present() -> None:
-    step = job_of("step", 60, 40, arrival_s=5000, mode="one-step")
-    both = trace_of(A, step)
-    with pytest.raises(UnsupportedError, match="'step'"):
-        solve_snapshot(both, select=ALL)
-    assert ids(solve_snapshot(both, select=Selection.at(0))) == ["a"]
+def test_one_step_jobs_share_and_async_ones_do_not() -> None:
+    """(50, 40) alone: 50 s one-step, as busy as its rollout node; twice slo 2: one of each kind."""
+    jobs = [job_of(name, 50, 40, slo=2.0, mode="one-step") for name in ("a", "b")]
+    report = solve_snapshot(trace_of(*jobs, job_of("c", 50, 40, mode="async")), select=ALL)
+    assert report.plan is not None
+    (group,) = report.plan.groups
+    assert (group.period_s, len(group.rollout_nodes), len(group.train_nodes)) == (100.0, 1, 1)
+    assert [item.job_id for item in report.plan.dedicated] == ["c"]
 
 
 @given(seed=st.integers(0, 10_000), jobs=st.integers(1, 5))

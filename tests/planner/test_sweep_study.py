@@ -223,8 +223,8 @@ fleet = ["24;12"]
 block = 24
 """
     assert faults(tmp_path, text) == [
-        "study.toml: Expected policies #2 in weave, repack, solo, colocated, random, most-idle, "
-        "got 'weav'. Did you mean 'weave'?",
+        "study.toml: Expected policies #2 in weave, repack, regroup, solo, colocated, random, "
+        "most-idle, gavel, swapping, got 'weav'. Did you mean 'weave'?",
         "study.toml: Expected replications >= 0, got -1.",
         "study.toml: Expected [trace #1] generator in production, profiles, tiny-gang, "
         "tiny-open-shop, tiny-sync-gap, got 'productoin'. Did you mean 'production'?",
