@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -175,7 +176,8 @@ def simulate(
         typer.Option(
             "--drift-policies",
             metavar="A,B",
-            help="weave (static), regroup (hourly), payback, resubmit, repack, random, most-idle.",
+            help="weave (static), regroup (hourly), payback, resubmit, repack, random, "
+            "most-idle, solo.",
             rich_help_panel=_DRIFT,
         ),
     ] = "weave,regroup,payback,resubmit",
@@ -295,6 +297,14 @@ def _failure_params(
     """Return how often what fails: a list, the rates given, or both guesses."""
     from planner.failures import FailureParams
 
+    for option, hours in (
+        ("--job-mtbf-hours", job_mtbf_h),
+        ("--node-mtbf-hours", node_mtbf_h),
+    ):
+        if hours is not None and not 0 < hours < math.inf:
+            raise InputError(f"Expected {option} > 0 and finite, got {hours:g}.")
+    if restart_s is not None and not 0 <= restart_s < math.inf:
+        raise InputError(f"Expected --restart-seconds >= 0 and finite, got {restart_s:g}.")
     if listed:
         if job_mtbf_h is not None or node_mtbf_h is not None:
             raise InputError("Expected --failures or mean hours between failures, got both.")
@@ -319,8 +329,6 @@ def _drift_params(lengths: DriftLengths, shape: Path | None) -> DriftParams:
 
 def _end(report: SimulationReport, reporter: Reporter) -> None:
     """Say what has no answer, and end with the exit code that says so."""
-    for part, why in report.left_out.items():
-        reporter.note(f"{part} is left out: {why}")
     for part, why in report.failed.items():
         reporter.warn(f"{part}: {why}")
     if report.interrupted is not None:

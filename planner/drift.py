@@ -70,6 +70,7 @@ __all__ = [
     "drift_rows",
     "drift_run",
     "drift_study",
+    "require_drift_policy",
 ]
 
 Progress = Callable[[str, int, int], None]
@@ -322,7 +323,7 @@ def drift_replay(
 
     Parameters and errors are those of :func:`drift_run`.
     """
-    _require_policy(policy)
+    require_drift_policy(policy)
     if not len(lengths.jobs):
         raise InputError("Expected at least one job, got none.")
     planned = lengths.jobs if params.envelope == "limit" else lengths.at_arrival()
@@ -345,7 +346,8 @@ def drift_replay(
     return result, made
 
 
-def _require_policy(policy: str) -> None:
+def require_drift_policy(policy: str) -> None:
+    """Raise InputError for a policy that has no drift, with the nearest that has."""
     if policy not in DRIFT_POLICIES:
         raise InputError(
             f"Expected policy in {', '.join(DRIFT_POLICIES)}, got '{policy}'."
@@ -461,7 +463,7 @@ def drift_study(
     """
     require_setting(setting)
     for policy in policies:
-        _require_policy(policy)
+        require_drift_policy(policy)
     if not seeds or not policies:
         raise InputError("Expected at least one seed and one policy, got none.")
     if len(set(policies)) < len(policies):

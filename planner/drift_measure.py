@@ -15,17 +15,17 @@ Assumptions: within a piece lengths are constant, and the start-up of new orders
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 from typing import Final
 
+from instances.errors import UnsupportedError
 from instances.jobs import Job
 from instances.plan import GroupVersion, Plan
 from models.cycle_ratio import least_period, order_of
 from models.group_shape import GroupShape
 from planner.drift_templates import Lengths
+from planner.version_losses import paused_within
 
 __all__ = ["JobDrift", "measured"]
 
@@ -70,22 +70,6 @@ class JobDrift:
         return self.elapsed_s <= self.slo * self.planned_s * (1 + _REL)
 
 
-class _Pauses:
-    """Seconds of a job's restarts, to be asked for any interval."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._of: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for pause in plan.pauses:
-            self._of[pause.job_id].append((pause.from_s, pause.to_s))
-
-    def within(self, job_id: str, from_s: float, to_s: float) -> float:
-        """Return the seconds of an interval in which a job restarts."""
-        spans = self._of.get(job_id)
-        if not spans:
-            return 0.0
-        return fsum(max(min(b, to_s) - max(a, from_s), 0.0) for a, b in spans)
-
-
 def measured(
     plan: Plan, lengths: Lengths, stays: Mapping[str, tuple[float, float]], epoch_s: float
 ) -> dict[str, JobDrift]:
@@ -101,14 +85,24 @@ def measured(
         Start and departure of each sync job.
     epoch_s : float
         Lengths are constant within pieces of so many seconds, counted from the first arrival.
+
+    Raises
+    ------
+    UnsupportedError
+        For a plan in which jobs fail: what they lost is not followed through the drift.
     """
+    if plan.losses:
+        raise UnsupportedError(
+            "Expected a plan in which no job fails, got one with losses: drift and failures are "
+            "not measured together."
+        )
     index = {job_id: i for i, job_id in enumerate(lengths.jobs.job_id)}
     planned = {job.job_id: job for job in plan.jobs if job.job_id in stays}
     out = {
         job_id: JobDrift(slo=planned[job_id].slo, elapsed_s=to_s - from_s)
         for job_id, (from_s, to_s) in stays.items()
     }
-    pauses = _Pauses(plan)
+    paused_s = paused_within(plan)
     first_s = float(lengths.jobs.arrival_s.min())
     for version in plan.groups:
         for from_s, to_s in _pieces(version, first_s, epoch_s):
@@ -117,7 +111,7 @@ def measured(
             for placement in version.placements:
                 job_id = placement.job_id
                 start_s = stays[job_id][0]
-                running_s = middle_s - start_s - pauses.within(job_id, start_s, middle_s)
+                running_s = middle_s - start_s - paused_s(job_id, start_s, middle_s)
                 rollout_s, train_s = lengths.phases_s(index[job_id], running_s)
                 jobs.append(replace(planned[job_id], rollout_s=rollout_s, train_s=train_s))
             period_s = _period_s(version, jobs)
@@ -125,7 +119,7 @@ def measured(
                 each = out[job.job_id]
                 each_s = period_s / placement.rate
                 seconds = to_s - from_s
-                iterations = (seconds - pauses.within(job.job_id, from_s, to_s)) / each_s
+                iterations = (seconds - paused_s(job.job_id, from_s, to_s)) / each_s
                 each.iterations += iterations
                 each.alone_s += iterations * job.solo_s
                 each.planned_s += iterations * planned[job.job_id].solo_s

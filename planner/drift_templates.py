@@ -41,6 +41,7 @@ import numpy.typing as npt
 
 from instances.errors import InputError, did_you_mean
 from instances.jobs import JobTable
+from instances.trace_files import read_bytes, utf8_text
 from planner.lengths import LengthLaw, PhaseSampler
 
 __all__ = [
@@ -128,8 +129,8 @@ class GrowthShape:
         InputError
             When the file is not such a table.
         """
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
+        text = utf8_text(read_bytes(path), path.name).decode("utf-8")
+        rows = [row for row in csv.reader(text.splitlines()) if row]
         if not rows or [cell.strip() for cell in rows[0]] != _COLUMNS:
             raise InputError(f"Expected the columns {','.join(_COLUMNS)} ({path.name}).")
         pairs = []

@@ -10,7 +10,7 @@ Availability is the share of the jobs' time, that queue included, in which they 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -23,7 +23,13 @@ from planner.policies import PolicyOptions
 from planner.replay import replay
 from planner.replay_result import Convention, JobRecord, ReplayResult
 
-__all__ = ["CheckpointRow", "FailureReport", "checkpoint_study", "failure_report"]
+__all__ = [
+    "CheckpointRow",
+    "FailureReport",
+    "checkpoint_study",
+    "each_checkpoint",
+    "failure_report",
+]
 
 _HOUR_S: Final = 3600.0
 
@@ -260,6 +266,34 @@ class CheckpointRow:
         return out
 
 
+def each_checkpoint(
+    jobs: JobTable,
+    policy: str,
+    options: PolicyOptions,
+    params: FailureParams,
+    *,
+    checkpoints: Sequence[int],
+    seeds: Sequence[int],
+    convention: Convention = "work",
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[CheckpointRow]:
+    """Yield the rows of :func:`checkpoint_study`, each when it is made."""
+    if not checkpoints or not seeds:
+        raise InputError("Expected at least one checkpoint interval and one seed, got none.")
+    without = replay(jobs, policy, options, convention=convention)
+    done = 0
+    for every in checkpoints:
+        reports = []
+        for seed in seeds:
+            now = replace(params, checkpoint_iterations=every, seed=seed)
+            run = replay_with_failures(jobs, policy, options, now, convention=convention)
+            reports.append(failure_report(run, without))
+            done += 1
+            if progress is not None:
+                progress(done, len(checkpoints) * len(seeds))
+        yield CheckpointRow(checkpoint_iterations=every, reports=tuple(reports))
+
+
 def checkpoint_study(
     jobs: JobTable,
     policy: str,
@@ -283,18 +317,15 @@ def checkpoint_study(
     progress : callable, optional
         Called with (replays done, replays) after each.
     """
-    if not checkpoints or not seeds:
-        raise InputError("Expected at least one checkpoint interval and one seed, got none.")
-    without = replay(jobs, policy, options, convention=convention)
-    rows, done = [], 0
-    for every in checkpoints:
-        reports = []
-        for seed in seeds:
-            now = replace(params, checkpoint_iterations=every, seed=seed)
-            run = replay_with_failures(jobs, policy, options, now, convention=convention)
-            reports.append(failure_report(run, without))
-            done += 1
-            if progress is not None:
-                progress(done, len(checkpoints) * len(seeds))
-        rows.append(CheckpointRow(checkpoint_iterations=every, reports=tuple(reports)))
-    return tuple(rows)
+    return tuple(
+        each_checkpoint(
+            jobs,
+            policy,
+            options,
+            params,
+            checkpoints=checkpoints,
+            seeds=seeds,
+            convention=convention,
+            progress=progress,
+        )
+    )

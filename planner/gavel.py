@@ -11,8 +11,9 @@ shares. An arriving job may join a group when
 
 * it has room under ``max_group_size`` and the group's node limits;
 * in at least one pool enough nodes have room: host DRAM for one state more (warm switches), and
-  shares of time ``sum_j T_j / D_j = sum_j 1 / sigma_j <= 1``, switches left out. It takes the
-  nodes of least needed share, then the lowest ids; a pool short of them gets what is missing;
+  shares of time ``sum_j T_j / D_j = sum_j 1 / sigma_j <= 1``, switches left out (of a one-step
+  job ``r + t + s`` stands for ``T_j``: turns run phases in sequence). It takes the nodes of least
+  needed share, then the lowest ids; a pool short of them gets what is missing;
 * a round keeps the SLOs of all members (:func:`planner.time_slots.time_table`).
 
 Of such groups it joins the one that needs the fewest dollars of new nodes, the oldest on ties;

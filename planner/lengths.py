@@ -46,6 +46,7 @@ import numpy.typing as npt
 
 from instances.errors import InputError
 from instances.jobs import JobTable
+from instances.trace_files import read_bytes, utf8_text
 from models.compiled import compiled
 from planner.sampled_runtimes import (
     SOURCES,
@@ -213,15 +214,26 @@ def _truncated(
 
 def _histogram(path: Path) -> tuple[FloatArray, FloatArray]:
     """Return lowest tokens and probability of every bin."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))[1:]
-    try:
-        table = np.array([[float(cell) for cell in row] for row in rows])
-    except ValueError as fault:
-        raise InputError(f"Expected numbers in a histogram, got {fault} ({path.name}).") from fault
-    if table.ndim != 2 or table.shape[1] != 2 or len(table) < 2:
+    text = utf8_text(read_bytes(path), path.name).decode("utf-8")
+    pairs: list[tuple[float, float]] = []
+    for line, row in enumerate(csv.reader(text.splitlines()), start=1):
+        try:
+            numbers = [float(cell) for cell in row]
+        except ValueError:
+            numbers = []
+        if line == 1 and numbers:
+            raise InputError(f"Expected a header, got {','.join(row)!r} ({path.name}, line 1).")
+        if line == 1 or not row:
+            continue
+        if len(numbers) != 2 or not all(map(isfinite, numbers)):
+            raise InputError(
+                f"Expected two numbers in a row of a histogram, got {','.join(row)!r} "
+                f"({path.name}, line {line})."
+            )
+        pairs.append((numbers[0], numbers[1]))
+    if len(pairs) < 2:
         raise InputError(f"Expected two rows of two columns at least ({path.name}).")
-    low, share = table[:, 0], table[:, 1]
+    low, share = np.array(pairs).T
     if not (np.diff(low) > 0).all() or low[0] < 0 or (share < 0).any() or not share.sum() > 0:
         raise InputError(f"Expected rising bins and probabilities >= 0 ({path.name}).")
     return low, share

@@ -6,7 +6,7 @@ The order in which plans are tried, and why one plan serves every node of a pool
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 

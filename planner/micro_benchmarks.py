@@ -354,6 +354,7 @@ def _row(item: str, published: float, slack: float, values: Sequence[float], why
         ours=dict.fromkeys(DURATION_CONVENTIONS, ours),
         verdict=AGREES if agrees else DIFFERS,
         why=_RANGE if agrees else f"{why}; {_RANGE}",
+        over="inputs",
     )
 
 

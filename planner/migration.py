@@ -25,14 +25,17 @@ the KV cache dominates: on an H20 at 4 TB/s, a 7B model reads 14 GB of weights, 
 100 responses of 10,000 tokens read 57 GB, so a step takes 18 ms instead of 4.9 for 10 responses.
 With ``kv_share`` the KV cache of one response over the weights (0.04 there), ``R`` responses that
 move from ``N = a G`` GPUs to ``k`` have ``q = tail_slowdown (1 + kv_share R / k) / (1 + kv_share R
-/ N)``: an upper estimate, as ``R`` falls while they run. Both are inputs, and studies vary them.
+/ N)``: an upper estimate, as ``R`` falls while they run. The next rollout pays, too: until the last
+rest on its gang ends, its ``n`` responses, ``B <= n`` of them in slots, take ``(1 + kv_share B /
+(N - k)) / (1 + kv_share n / N)`` times as long. Both are inputs, and studies vary them.
 
 *What "the next rollout starts on the freed GPUs" means.* The ``k`` GPUs are on the gang's nodes of
 lowest number, as few as possible. ``granularity``:
 
 * ``gpu``: a node that keeps some of its GPUs is free for the next phase, which starts with the
   slots of the rest of its gang; the ``k`` GPUs' slots join when the rest ends. A response starts
-  when a slot is free, in the order drawn; where all find one at once nothing is lost;
+  when a slot is free, in the order drawn; where all find one at once, and weights
+  dominate, nothing is lost;
 * ``node``: a node that keeps any GPU is held until the rest ends; the gang's others are freed
   whole. A gang on one node then never moves.
 
@@ -150,6 +153,12 @@ class Migration:
         """Return ``q``: how much longer this many take on ``kept`` GPUs than on all."""
         whole = 1 + self.kv_share * responses / (nodes * self.gpus_per_node)
         return self.tail_slowdown * (1 + self.kv_share * responses / kept) / whole
+
+    def slower_beside(self, responses: int, running: int, kept: int, nodes: int) -> float:
+        """Return how much longer a rollout takes while a rest keeps ``kept`` GPUs of its gang."""
+        gpus = nodes * self.gpus_per_node
+        whole = 1 + self.kv_share * responses / gpus
+        return (1 + self.kv_share * running / (gpus - kept)) / whole
 
     @property
     def row(self) -> dict[str, Any]:
@@ -410,11 +419,16 @@ class _Run:
         short = slots * sum(gpus for _, gpus in late)
         finish_s = self.draws.finish_s(job, number) * factor
         free = self.draws.source.slots[job] - short
-        if len(finish_s) <= free:
+        if not late:
             return _Rollout(run_s, finish_s, run_s + seconds)
-        joins = [until - run_s for until, gpus in late for _ in range(slots * gpus)]
-        in_turn_s = self.draws.in_turn_s(job, number) * factor
-        finish_s = np.sort(on_slots(in_turn_s, np.array([0.0] * free + sorted(joins))))
+        n, kept = len(finish_s), sum(gpus for _, gpus in late)
+        slower = self.migration.slower_beside(n, min(n, free), kept, len(self.pins[line]))
+        if n > free:  # by a clock that runs 1 / slower as fast until the last rest ends
+            joins = [(until - run_s) / slower for until, gpus in late for _ in range(slots * gpus)]
+            in_turn_s = self.draws.in_turn_s(job, number) * factor
+            finish_s = np.sort(on_slots(in_turn_s, np.array([0.0] * free + sorted(joins))))
+        until_s = max(until for until, _ in late) - run_s
+        finish_s = np.minimum(slower * finish_s, finish_s + until_s * (1 - 1 / slower))
         return _Rollout(run_s, finish_s, run_s + float(finish_s[-1]))
 
     def _slots_per_gpu(self, job: int) -> int:

@@ -64,6 +64,7 @@ __all__ = [
     "Inputs",
     "Pairing",
     "cell_of",
+    "each_migration_row",
     "migration_rows",
     "pairings",
     "search",
@@ -508,6 +509,7 @@ def _rows_of(pairing: Pairing, cells: Sequence[Cell]) -> Iterator[Row]:
             ours=dict.fromkeys(DURATION_CONVENTIONS, ours),
             verdict=AGREES if ours.meets(*PUBLISHED_GAIN) else DIFFERS,
             why=why,
+            over="inputs" if ours is spread else "seeds",
         )
 
 
@@ -536,16 +538,37 @@ def migration_rows(
     progress : callable, optional
         Called with (cells done, cells).
     """
+    return list(
+        each_migration_row(
+            seeds=seeds,
+            periods=periods,
+            laws=laws,
+            cluster=cluster,
+            deadline=deadline,
+            progress=progress,
+        )
+    )
+
+
+def each_migration_row(
+    *,
+    seeds: Sequence[int] = range(5),
+    periods: int = 40,
+    laws: Mapping[str, LengthLaw] = LENGTHS,
+    cluster: Cluster = DEFAULT_CLUSTER,
+    deadline: Deadline | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of :func:`migration_rows`, each pairing's when it is done."""
     _require(seeds, periods)
     groups = pairings(cluster)
     family = list(product(laws, variants()))
-    rows: list[Row] = []
     for number, pairing in enumerate(groups):
         cells: list[Cell] = []
         grounds: dict[tuple[str, float, int], list[_Ground]] = {}
         for lengths, inputs in family:
             if deadline is not None and deadline.expired:
-                return rows
+                return
             key = (lengths, inputs.train_fixed_share, inputs.slots_per_gpu)
             if key not in grounds:  # the same draws, however the rest moves
                 grounds[key] = [
@@ -554,5 +577,4 @@ def migration_rows(
             cells.append(_cell(pairing, lengths, inputs, grounds[key]))
             if progress is not None:
                 progress(number * len(family) + len(cells), len(groups) * len(family))
-        rows += _rows_of(pairing, cells)
-    return rows
+        yield from _rows_of(pairing, cells)

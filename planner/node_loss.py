@@ -183,7 +183,7 @@ def survives_loss(
     InputError
         When the replay had no fixed fleet, or its plan was dropped.
     UnsupportedError
-        For another policy.
+        For another policy, or a replay in which nodes have failed already.
     CheckError
         When a plan breaks a rule: a fault of the program.
     """
@@ -199,6 +199,11 @@ def _prepared(result: ReplayResult) -> tuple[list[State], list[tuple[State, Pool
         raise UnsupportedError(
             f"Expected policy in {', '.join(_SHARES)} for the loss of a node, got "
             f"'{result.policy}'."
+        )
+    if result.plan.outages:
+        raise UnsupportedError(
+            "Expected a replay whose fleet is whole, got one with failed nodes: the loss of one "
+            "more is asked of plans that have them all."
         )
     states = states_of(result.plan)
     return states, [(state, pool) for state in states for pool in POOLS]

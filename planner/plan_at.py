@@ -34,7 +34,7 @@ from planner.policy import PolicyOptions
 from planner.replay import replay, require_convention
 from planner.replay_result import Convention, ReplayResult
 from planner.sampled_runtimes import SOURCES, JobLaw, job_laws, run_sampled
-from planner.what_changes import owned_nodes
+from planner.what_changes import owned_nodes, paid_and_held
 
 if TYPE_CHECKING:
     from planner.economics import CostModel
@@ -301,17 +301,8 @@ class _Level:
             label=self._level.label,
             share=self._level.share,
             of=self._level.of,
-            usd_per_hour_mean=result.usd_per_hour_mean,
-            usd_total=result.usd_total,
+            **paid_and_held(result, demand, owned),
             usd_total_change=0.0,
-            horizon_h=result.horizon_h,
-            peak_rollout_nodes=demand.peak("rollout"),
-            peak_train_nodes=demand.peak("train"),
-            p95_rollout_nodes=demand.quantile("rollout", 0.95),
-            p95_train_nodes=demand.quantile("train", 0.95),
-            owned_rollout_nodes=owned.rollout_nodes,
-            owned_train_nodes=owned.train_nodes,
-            own_rent_usd_per_hour=owned.usd_per_hour,
             own_rent_change=None,
             sync_jobs=len(sync),
             jobs_missed_share=float(np.mean(self._missed)) / len(sync) if sync else 0.0,

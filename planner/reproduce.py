@@ -6,7 +6,9 @@ parameter is chosen to hit a number. Verdicts:
 
 * *agrees within the interval*: the published value, or range, meets our interval under at
   least one convention (sync, a model without chance: within 10 %). The interval is of the mean
-  over seeds, the published value of one trace; fewer seeds widen it;
+  over seeds, the published value of one trace; fewer seeds widen it. Rows *over inputs* have no
+  interval of confidence: theirs is the least and the largest over inputs that are not published,
+  so to agree says only that some of these give the published value;
 * *differs for a stated reason*: it does not, and the row says what may explain it;
 * *cannot be compared*: an input of the figure is unknown, or it needs a method not built yet.
 """
@@ -79,7 +81,16 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of the reproduction table; ``ours`` by convention, empty where not computed."""
+    """One row of the reproduction table.
+
+    Attributes
+    ----------
+    ours : dict of str to Interval
+        By convention, empty where not computed.
+    over : {"seeds", "inputs"}
+        What low and high of ``ours`` span: 95 % of the mean over seeds, or all of the values over
+        inputs that are not published.
+    """
 
     study: str
     item: str
@@ -88,6 +99,7 @@ class Row:
     ours: dict[Convention, Interval] = field(default_factory=dict)
     verdict: Verdict
     why: str
+    over: Literal["seeds", "inputs"] = "seeds"
 
 
 # --- our figures ------------------------------------------------------------------------

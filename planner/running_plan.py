@@ -5,13 +5,13 @@ trace's origin, when the versions with ``from_s <= moment < to_s`` run, or *now*
 last group, when those that end there run.
 
 *What is known of the jobs?* Of a replay's plan its own history: iterations done (fractional,
-none in pauses, none that a failure undid), pauses, moves with their times, and how long the jobs stayed that have left by
-then; nothing later than the moment is used but, for ``--oracle remaining``, when the jobs present
-leave. A snapshot plan has no history. A progress file gives it
-(:mod:`planner.repack_progress`); without
-one nobody knows how far a job is ahead of its SLO, and a job may move only if it *earns its
-restart back*: at its present pace it gains ``D_j k_j / C_g - 1`` seconds of credit a second, and
-that, for as long as a saving lasts, has to cover its restart.
+none in pauses, none that a failure undid), pauses, moves with their times, and how long the jobs
+stayed that have left by then; nothing later than the moment is used but, for
+``--oracle remaining``, when the jobs present leave. A snapshot plan has no history. A progress
+file gives it (:mod:`planner.repack_progress`); without one nobody knows how far a job is ahead of
+its SLO, and a job may move only if it *earns its restart back*: at its present pace it gains
+``D_j k_j / C_g - 1`` seconds of credit a second, and that, for as long as a saving lasts, has to
+cover its restart.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ pays its switch each time (design section 2): warm, cold or none (:class:`Switch
 iteration, and its iterations in a version of length ``L`` are those within ``L`` from there: the
 iteration that spans the end counts by its part, and sums carry over from version to version, as
 the contract has it. A job's mean iteration time is its stay, pauses included, over iterations done;
-it keeps its promise when that is at most ``D_j``, worst-case ``T_j`` times its SLO.
+it keeps its promise when that is at most ``D_j``, worst-case ``T_j`` times its SLO. A failure
+undoes as many iterations as planned; time in the queue after it is no part of the stay.
 
 Statistics are sums, so memory does not grow with simulated time; events are kept when asked for.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, isfinite
@@ -61,6 +61,7 @@ from planner.runtime_setup import (
     at_start,
     require_discipline,
 )
+from planner.version_losses import paused_within, undone_within
 
 __all__ = [
     "DISCIPLINES",

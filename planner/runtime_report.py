@@ -39,7 +39,7 @@ from planner.policy import PolicyOptions
 from planner.replay import replay, require_convention
 from planner.replay_result import Convention, ReplayResult
 from planner.runtime import Discipline, RuntimeReport, Switches, simulate_plan
-from planner.runtime_setup import WARM
+from planner.runtime_setup import WARM, require_discipline
 from planner.sampled_runtimes import JobLaw, Law, job_laws
 
 __all__ = ["PROFILE_ITERATIONS", "Execution", "SloRow", "profiled_laws", "slo_study"]
@@ -80,6 +80,7 @@ class Execution:
         count = self.replications
         if isinstance(count, bool) or count < 1:
             raise InputError(f"Expected replications >= 1, got {count!r}.")
+        require_discipline(self.discipline, self.interference)
 
 
 _EXECUTION: Final = Execution()
@@ -228,7 +229,7 @@ def slo_study(  # noqa: PLR0913 - one argument per question of the study
     InputError
         For no levels, or an unknown policy or convention.
     UnsupportedError
-        When the policy has no order of phases to run, such as ``colocated``.
+        When the policy has no order of phases to run, such as ``colocated``, or no job has one.
     """
     require_convention(convention)
     if not levels:
@@ -239,6 +240,10 @@ def slo_study(  # noqa: PLR0913 - one argument per question of the study
         raise UnsupportedError(
             f"Expected a policy that promises valid plans, got '{policy}': there is no order of "
             "phases to run."
+        )
+    if all(mode == "async" for mode in jobs.mode):
+        raise UnsupportedError(
+            "Expected a job that runs in phases, got async jobs alone: there is no order to run."
         )
     samplers = [sampler_of(number) for number in range(execution.replications)]
     laws = job_laws(jobs) if plan_with == "columns" else profiled_laws(samplers[0])

@@ -69,19 +69,23 @@ class Switches:
                 raise InputError(f"Expected {name} >= 0, got {value!r}.")
 
 
+#: Beyond it, times overflow.
+_MOST_INTERFERENCE: Final = 1e3
 #: As a plan reckons with them.
 WARM: Final = Switches()
 
 
 def require_discipline(discipline: str, interference: float) -> None:
-    """Raise InputError for an unknown discipline, or interference below 0."""
+    """Raise InputError for an unknown discipline, or interference that makes no sense."""
     if discipline not in DISCIPLINES:
         raise InputError(
             f"Expected discipline in {', '.join(DISCIPLINES)}, got '{discipline}'."
             f"{did_you_mean(discipline, DISCIPLINES)}"
         )
-    if not (interference >= 0 and isfinite(interference)):
-        raise InputError(f"Expected interference >= 0, got {interference!r}.")
+    if not 0 <= interference <= _MOST_INTERFERENCE:
+        raise InputError(
+            f"Expected interference >= 0 and <= {_MOST_INTERFERENCE:g}, got {interference!r}."
+        )
 
 
 def _flat(lists: Iterable[Sequence[Any]]) -> tuple[IntArray, list[Any]]:

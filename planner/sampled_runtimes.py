@@ -32,7 +32,8 @@ seconds over the sum is held against ``D_j``. A single iteration is late when it
 run for ``most_periods`` periods and extrapolated.
 
 Assumptions: versions last as planned, also under ``work``, where a job that is faster or slower
-than planned would leave at another time; a failure undoes as many iterations as planned. Async jobs stand alone and are left out.
+than planned would leave at another time; a failure undoes as many iterations as planned. Async
+jobs stand alone and are left out.
 """
 
 from __future__ import annotations

@@ -11,19 +11,20 @@ Each part is answered by its own module; Ctrl-C keeps what is answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from instances.errors import InfeasibleError, InputError, UnsupportedError, did_you_mean
+from instances.errors import FleetPlannerError, InputError, UnsupportedError, did_you_mean
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.trace import Trace
-from planner.drift import DriftParams, DriftStudy, drift_study
-from planner.failure_report import CheckpointRow, checkpoint_study
+from planner.drift import DriftParams, DriftStudy, drift_study, require_drift_policy
+from planner.drift_templates import require_setting
+from planner.failure_report import CheckpointRow, each_checkpoint
 from planner.failures import FailureParams
-from planner.lengths import PhaseSampler
+from planner.lengths import LengthLaw, PhaseSampler
 from planner.plan_at import LEVELS, PlanLevel
 from planner.policies import PolicyOptions, require_policy
 from planner.replay import Convention, require_convention
@@ -33,6 +34,9 @@ __all__ = ["PARTS", "SimulationParams", "SimulationReport", "simulate_trace"]
 
 Progress = Callable[[str, int, int], None]
 
+#: Most iterations between checkpoints: longer than any trace.
+_MOST_CHECKPOINT: Final = 10**9
+_SEED_LIMIT: Final = 2**64
 #: In order of making.
 PARTS: Final = ("runtime", "failures", "migration", "drift")
 
@@ -99,13 +103,44 @@ class SimulationParams:
         for name in self.levels:
             if name not in known:
                 raise InputError(
-                    f"Expected a level in {', '.join(known)}, got '{name}'."
+                    f"Expected a level in {', '.join(known)}, got '{name}' (--plan-at)."
                     f"{did_you_mean(name, known)}"
                 )
-        if self.seeds < 1 or self.seed < 0:
-            raise InputError(f"Expected seeds >= 1 and seed >= 0, got {self.seeds}, {self.seed}.")
-        if any(every < 1 for every in self.checkpoints) or not self.checkpoints:
-            raise InputError(f"Expected checkpoints >= 1, got {list(self.checkpoints)}.")
+        if not self.checkpoints:
+            raise InputError("Expected at least one checkpoint interval, got none (--checkpoints).")
+        for every in self.checkpoints:
+            if not 1 <= every <= _MOST_CHECKPOINT:
+                raise InputError(
+                    f"Expected checkpoints >= 1 and <= {_MOST_CHECKPOINT:g}, got {every:g} "
+                    "(--checkpoints)."
+                )
+        if self.histogram is not None:
+            LengthLaw.from_histogram(self.histogram)  # refused before anything is computed
+        self._check_seeds()
+        self._check_drift()
+
+    def _check_seeds(self) -> None:
+        """Every seed is one that all generators take."""
+        if self.seeds < 1 or self.seed < 0 or self.seed + self.seeds > _SEED_LIMIT:
+            raise InputError(
+                f"Expected seeds >= 1, seed >= 0 and their sum <= 2^64, got {self.seeds} (--seeds) "
+                f"and {self.seed} (--seed)."
+            )
+
+    def _check_drift(self) -> None:
+        """Settings and policies of drift are known, and there are some where drift is asked for."""
+        for setting in self.drift_settings:
+            require_setting(setting)
+        for policy in self.drift_policies:
+            require_drift_policy(policy)
+        if "drift" not in self.parts:
+            return
+        for option, names in (
+            ("--drift-settings", self.drift_settings),
+            ("--drift-policies", self.drift_policies),
+        ):
+            if not names:
+                raise InputError(f"Expected at least one name with {option}, got none.")
 
     @property
     def plan_levels(self) -> tuple[PlanLevel, ...]:
@@ -225,7 +260,7 @@ class _Maker:
             getattr(self, f"_{part}")()
         except UnsupportedError as error:  # an InputError too, so it comes first
             self._left_out[part] = str(error)
-        except (InfeasibleError, InputError) as error:
+        except FleetPlannerError as error:  # of any kind: it must not cost the other parts
             self._failed[part] = str(error)
         except KeyboardInterrupt:
             self.interrupted = part
@@ -271,24 +306,27 @@ class _Maker:
 
     def _failures(self) -> None:
         params = self._params
-        self._found["failures"] = checkpoint_study(
+        self._require_phases("async jobs do not fail here")
+        rows = each_checkpoint(
             self._trace.jobs,
             self._policy,
             self._options,
             params.failures,
             checkpoints=params.checkpoints,
-            seeds=params.all_seeds,
+            # a list of failures draws nothing
+            seeds=params.all_seeds[:1] if params.failures.events else params.all_seeds,
             convention=self._convention,
             progress=self._told("failures"),
         )
+        self._keep("failures", rows)
 
     def _drift(self) -> None:
         params, options = self._params, self._options
         drift = replace(
             params.drift, cluster=options.cluster, limits=options.limits, placer=options.placer
         )
+        self._require_phases("async jobs keep their nodes")
         studies: dict[str, DriftStudy] = {}
-        self._found["drift"] = studies
         for setting in params.drift_settings:
             study = drift_study(
                 self._trace.jobs,
@@ -299,15 +337,31 @@ class _Maker:
                 progress=self._setting_told,
             )
             studies[setting] = study
+            self._found["drift"] = studies
             if study.stopped_by is not None:
                 raise KeyboardInterrupt
 
     def _migration(self) -> None:
-        from planner.migration_study import migration_rows
+        from planner.migration_study import each_migration_row
 
-        self._found["migration"] = tuple(
-            migration_rows(seeds=self._params.all_seeds, progress=self._told("migration"))
+        rows = each_migration_row(
+            seeds=self._params.all_seeds,
+            cluster=self._options.cluster,
+            progress=self._told("migration"),
         )
+        self._keep("migration", rows)
+
+    def _keep(self, part: str, rows: Iterable[Any]) -> None:
+        """Keep each row once it is made, whatever ends the part."""
+        for row in rows:
+            self._found[part] = (*self._found.get(part, ()), row)
+
+    def _require_phases(self, why: str) -> None:
+        """Refuse a trace of which the part says nothing."""
+        if all(mode == "async" for mode in self._trace.jobs.mode):
+            raise UnsupportedError(
+                f"Expected a job that runs in phases, got async jobs alone: {why}."
+            )
 
     def _setting_told(self, setting: str, done: int, total: int) -> None:
         if self._progress is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.fitting_tables import show_table, text_table
 from planner.interval import Interval
+from planner.reproduce import DIFFERS
 from planner.size_words import signed_percent
 from planner.tables import data_notes
 
@@ -31,6 +32,8 @@ def print_simulation(report: SimulationReport, console: Console) -> None:
     _migration(report, console)
     _drift(report, console)
     console.print()
+    for part, why in report.left_out.items():
+        console.print(f"Part {part} is left out: {why}", markup=False)
     for line in data_notes(report.trace.jobs):
         console.print(line, markup=False)
 
@@ -60,8 +63,9 @@ def _runtime(report: SimulationReport, console: Console) -> None:
     if not report.runtime:
         return
     first = report.runtime[0]
+    runs = first.replications
     table = text_table(
-        f"Planned for tokens at, and run {first.replications} times with sampled lengths "
+        f"Planned for tokens at, and run {runs} time{'s' * (runs != 1)} with sampled lengths "
         f"({first.discipline})",
         (
             "planned\nat",
@@ -97,16 +101,16 @@ def _failures(report: SimulationReport, console: Console) -> None:
     if not report.failures:
         return
     first = report.failures[0].reports[0].params
-    what = f"{len(first.events)} listed"
-    if not first.events:
+    what, seeds = f"{len(first.events)} listed", len(report.failures[0].reports)
+    if not first.events:  # these are drawn
         parts = [
             f"a {kind} every {hours:g} h"
             for kind, hours in (("job", first.job_mtbf_h), ("node", first.node_mtbf_h))
             if hours is not None
         ]
-        what = " and ".join(parts)
+        what = f"{' and '.join(parts)}, {seeds} seed{'s' * (seeds != 1)}"
     table = text_table(
-        f"Failures ({what}, {len(report.failures[0].reports)} seeds)",
+        f"Failures ({what})",
         (
             "iterations a\ncheckpoint",
             "cost\nratio",
@@ -149,9 +153,17 @@ def _migration(report: SimulationReport, console: Console) -> None:
             row.item,
             "-" if ours is None else f"{_spread(ours, 2)} {row.unit}",
             row.published,
-            row.verdict,
+            row.verdict.partition(" ")[0],  # agrees, differs: short enough for any terminal
         )
     show_table(console, table)
+    console.print(
+        "Pairings are examples, not jobs of this trace; over the family: half of the range over "
+        "inputs that are not published.",
+        markup=False,
+    )
+    differing = [row.why for row in report.migration if row.verdict == DIFFERS and row.why]
+    for why in dict.fromkeys(differing):
+        console.print(f"Stated reason: {why}.", markup=False)
 
 
 def _drift(report: SimulationReport, console: Console) -> None:

@@ -104,6 +104,8 @@ class Run:
         Of a policy that draws; ``None`` for others.
     replication, bootstrap_seed, growth : int, int and float, or None
         Which bootstrapped copy of the trace; ``None``: the trace as it is.
+    runtime_replication : int or None
+        Which draw of lengths the plan is run with, from 1; ``None``: it is not run.
     fleet : (int, int) or None
         Rollout and train nodes that there are.
     queue : str or None
@@ -119,6 +121,7 @@ class Run:
     seed: int | None
     replication: int | None
     bootstrap_seed: int | None
+    runtime_replication: int | None
     growth: float | None
     max_group_size: int
     max_rate: int
@@ -281,10 +284,21 @@ def _draws(policy: str) -> bool:
     return bool(getattr(POLICIES[policy], "uses_seed", False))
 
 
+def _drawn(file: StudyFile, policy: str) -> list[int | None]:
+    """Return the draws of lengths that plans of a policy are run with, where it has an order."""
+    ordered = getattr(POLICIES[policy], "promises_valid", policy in ("repack", "regroup"))
+    if not file.runtime_replications or not ordered:
+        return [None]
+    return list(range(1, file.runtime_replications + 1))
+
+
 def _count(file: StudyFile, case: CaseTable, traces: int) -> int:
     """Return the number of combinations of a case."""
     policies = case.policies or []
-    seeds = sum(len(file.seeds) if _draws(policy) else 1 for policy in policies)
+    seeds = sum(
+        (len(file.seeds) if _draws(policy) else 1) * len(_drawn(file, policy))
+        for policy in policies
+    )
     axes = math.prod(len(_values(case, axis)) for axis in AXES)
     return traces * seeds * len(case.conventions or []) * axes * max(1, file.replications)
 
@@ -297,7 +311,8 @@ def _runs(file: StudyFile, case: CaseTable, inputs: Inputs) -> Iterator[Run]:
     for source, copy, values, policy, convention in itertools.product(
         range(len(inputs.traces)), copies, fields, case.policies or [], case.conventions or []
     ):
-        for seed in file.seeds if _draws(policy) else [None]:
+        seeds = file.seeds if _draws(policy) else [None]
+        for seed, drawn in itertools.product(seeds, _drawn(file, policy)):
             yield Run(
                 case=case.name,
                 source=source,
@@ -305,6 +320,7 @@ def _runs(file: StudyFile, case: CaseTable, inputs: Inputs) -> Iterator[Run]:
                 convention=convention,
                 seed=seed,
                 replication=copy,
+                runtime_replication=drawn,
                 bootstrap_seed=None if copy is None else file.bootstrap.seed + copy - 1,
                 **values,
             )

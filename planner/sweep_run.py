@@ -58,7 +58,8 @@ def _columns(text: str) -> tuple[Column, ...]:
 _SPECIFICATION: Final = _columns(
     """
     run:whole run_id:text study:text case:text trace:text trace_sha256:text trace_seed:whole
-    policy:text convention:text seed:whole replication:whole bootstrap_seed:whole growth
+    policy:text convention:text seed:whole replication:whole bootstrap_seed:whole
+    runtime_replication:whole growth
     max_group_size:whole max_rate:whole rollout_host_dram_gb train_host_dram_gb
     rollout_usd_per_gpu_hour train_usd_per_gpu_hour price_ratio slo_scale inter_gbps
     objective:text tie_rule:text fleet_rollout_nodes:whole fleet_train_nodes:whole queue:text
@@ -75,6 +76,7 @@ FIGURES: Final = _columns(
     admitted_direct admitted_rollout_scaled admitted_train_scaled admitted_isolated
     admitted_repacked moves_per_job
     wait_p50_s wait_p95_s wait_max_s admitted_at_once slo_attainment_with_wait
+    runtime_slo_attainment runtime_late_iterations_share runtime_iterations_over_planned
     error_type:text error:text
     """
 )
@@ -187,6 +189,20 @@ def _wait_figures(result: Any) -> Row:
     }
 
 
+def _runtime_figures(result: ReplayResult, replication: int) -> Row:
+    """Return what one run of the plan with lengths drawn finds (:mod:`planner.runtime`)."""
+    from planner.lengths import PhaseSampler
+    from planner.runtime import simulate_plan
+
+    assert result.plan is not None  # a replay keeps its plan
+    run = simulate_plan(result.plan, PhaseSampler(result.jobs, replication=replication))
+    return {
+        "runtime_slo_attainment": run.slo_attainment,
+        "runtime_late_iterations_share": run.late_share,
+        "runtime_iterations_over_planned": run.done_over_planned,
+    }
+
+
 def figures_of(result: ReplayResult, *, fleet: bool) -> Row:
     """Return the figures of a replay.
 
@@ -239,7 +255,10 @@ def failed(kind: str, text: str) -> Row:
 def row_of(run: Run, inputs: Inputs) -> Mapping[str, Cell]:
     """Replay one run, and return its figures; an error is in the row."""
     try:
-        found = figures_of(_replayed(run, inputs), fleet=run.fleet is not None)
+        result = _replayed(run, inputs)
+        found = figures_of(result, fleet=run.fleet is not None)
+        if run.runtime_replication is not None:
+            found |= _runtime_figures(result, run.runtime_replication)
     except Exception as error:  # whatever it is, it concerns this run alone
         return failed(type(error).__name__, _words(error))
     return {column.name: _rounded(found.get(column.name)) for column in FIGURES}

@@ -9,6 +9,7 @@
     cluster = "cluster.toml"      # left out: the default cluster
     coefficients = "a100.toml"    # of the phase estimator
     replications = 20             # bootstrapped copies of each trace; 0: the trace as it is
+    runtime_replications = 5      # runs of each plan with sampled lengths; 0: none
 
     [[trace]]
     file = "jobs.csv"             # relative to the study
@@ -203,6 +204,7 @@ class _StudyTable(_Table):
     conventions: Conventions = ["work"]
     seeds: Seeds = [0]
     replications: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = 0
+    runtime_replications: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = 0
     trace: Annotated[list[TraceTable], Field(min_length=1)]
     axes: AxesTable = AxesTable()
     bootstrap: BootstrapTable = BootstrapTable()
@@ -240,6 +242,7 @@ class StudyFile:
     coefficients: str | None
     seeds: tuple[int, ...]
     replications: int
+    runtime_replications: int
     bootstrap: BootstrapTable
     traces: tuple[TraceTable, ...]
     cases: tuple[CaseTable, ...]
@@ -357,6 +360,7 @@ def study_from_dict(data: Any, source: str, folder: Path) -> StudyFile:
         coefficients=table.coefficients,
         seeds=tuple(dict.fromkeys(table.seeds)),
         replications=table.replications,
+        runtime_replications=table.runtime_replications,
         bootstrap=table.bootstrap,
         traces=tuple(table.trace),
         cases=tuple(cases),

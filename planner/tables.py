@@ -356,10 +356,12 @@ def _notes(report: PlanReport) -> list[str]:
         f"wallclock: for the jobs present, {VOLUME} bound; planner gap proves more). R/T: rollout "
         "and train nodes."
     )
-    if any(name == "colocated" for name in report.results[report.primary]):
+    on_train = [n for n in ("colocated", "swapping") if n in report.results[report.primary]]
+    if on_train:
+        assume = "assumes" if len(on_train) == 1 else "assume"
         notes.append(
-            f"colocated assumes iterations {report.options.colocated_factor:g} x as long as "
-            f"alone (--colocated-factor)."
+            f"{' and '.join(on_train)} {assume} iterations {report.options.colocated_factor:g} x "
+            "as long as alone (--colocated-factor)."
         )
     outside = {
         name: result.breaches
@@ -476,7 +478,7 @@ def print_profile(found: Estimate, console: Console) -> None:
 
 
 def _ours(row: Row, convention: Convention) -> str:
-    """Return mean and interval of a row under one convention."""
+    """Return mean and interval of a row under one convention, or its range over inputs."""
     found = row.ours.get(convention)
     if found is None:
         return "-"
@@ -484,6 +486,8 @@ def _ours(row: Row, convention: Convention) -> str:
     mean = f"{found.mean:,.{digits}f}"
     if found.low is None or found.high is None or found.low == found.high:
         return mean
+    if row.over == "inputs":
+        return f"{found.low:,.{digits}f} to {found.high:,.{digits}f}"
     return f"{mean} ±{(found.high - found.low) / 2:,.{digits}f}"
 
 
@@ -533,5 +537,12 @@ def print_reproduce(rows: Sequence[Row], seeds: int, console: Console) -> None:
         style="dim",
         markup=False,
     )
+    if any(row.over == "inputs" for row in rows):
+        console.print(
+            "a to b: no interval, but the least and the largest over inputs that are not "
+            "published; agrees: some of them give the published value.",
+            style="dim",
+            markup=False,
+        )
     for reason, number in reasons.items():
         console.print(f"({number}) {reason}.", markup=False)

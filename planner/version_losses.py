@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from math import fsum
 
 from instances.group_checker import TOLERANCE_S
 from instances.plan import Plan
@@ -26,7 +27,8 @@ def paused_within(plan: Plan) -> Within:
         of[pause.job_id].append((pause.from_s, pause.to_s))
 
     def within(job_id: str, from_s: float, to_s: float) -> float:
-        return sum(max(min(b, to_s) - max(a, from_s), 0.0) for a, b in of.get(job_id, ()))
+        spans = of.get(job_id, ())
+        return fsum(max(min(b, to_s) - max(a, from_s), 0.0) for a, b in spans)
 
     return within
 

@@ -37,6 +37,7 @@ __all__ = [
     "OwnedNodes",
     "each_change",
     "owned_nodes",
+    "paid_and_held",
     "what_changes",
     "who_does_not_fit",
 ]
@@ -177,6 +178,22 @@ def owned_nodes(demand: Demand, costs: CostModel | None) -> OwnedNodes:
     return OwnedNodes(*found.owned, found.usd_per_hour)
 
 
+def paid_and_held(result: ReplayResult, demand: Demand, owned: OwnedNodes) -> dict[str, Any]:
+    """Return what a replay pays and holds, by the names that rows of such studies have."""
+    return {
+        "usd_per_hour_mean": result.usd_per_hour_mean,
+        "usd_total": result.usd_total,
+        "horizon_h": result.horizon_h,
+        "peak_rollout_nodes": demand.peak("rollout"),
+        "peak_train_nodes": demand.peak("train"),
+        "p95_rollout_nodes": demand.quantile("rollout", 0.95),
+        "p95_train_nodes": demand.quantile("train", 0.95),
+        "owned_rollout_nodes": owned.rollout_nodes,
+        "owned_train_nodes": owned.train_nodes,
+        "own_rent_usd_per_hour": owned.usd_per_hour,
+    }
+
+
 def _share(value: float | None, base: float | None) -> float | None:
     """Return by what share a value exceeds the base's; ``None`` where one is unknown or 0."""
     return None if value is None or not base else value / base - 1.0
@@ -238,18 +255,9 @@ class _Study:
             notes += (f"the links are overbooked: {used['peak']:.2f} of their capacity at peak",)
         return replace(
             row,
-            usd_per_hour_mean=result.usd_per_hour_mean,
-            usd_total=result.usd_total,
+            **paid_and_held(result, demand, owned),
             usd_total_change=_share(result.usd_total, self._base_usd[0]),
             usd_per_hour_change=_share(result.usd_per_hour_mean, self._base_usd[1]),
-            horizon_h=result.horizon_h,
-            peak_rollout_nodes=demand.peak("rollout"),
-            peak_train_nodes=demand.peak("train"),
-            p95_rollout_nodes=demand.quantile("rollout", 0.95),
-            p95_train_nodes=demand.quantile("train", 0.95),
-            owned_rollout_nodes=owned.rollout_nodes,
-            owned_train_nodes=owned.train_nodes,
-            own_rent_usd_per_hour=owned.usd_per_hour,
             own_rent_change=_share(owned.usd_over(result.horizon_h), self._base_own_rent_usd),
             links=result.links,
             link_utilisation_mean=used["mean"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,28 @@ def test_the_table_gives_back_its_jobs() -> None:
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(again, name), getattr(TABLE, name), err_msg=name)
     assert (again.job_id, again.mode) == (TABLE.job_id, TABLE.mode)
+
+
+def unpickled(table: JobTable) -> JobTable:
+    copied: JobTable = pickle.loads(pickle.dumps(table))
+    return copied
+
+
+@pytest.mark.parametrize("again", [unpickled, copy.copy, copy.deepcopy])
+def test_a_copy_is_the_same_table_and_read_only_too(again: Any) -> None:
+    got = again(TABLE)
+    assert list(got) == list(TABLE)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(got, name), getattr(TABLE, name), err_msg=name)
+    np.testing.assert_array_equal(got.optional["model_b"], TABLE.optional["model_b"])
+    assert got.extra == TABLE.extra
+    assert got.estimated["sync_gb"].tolist() == [True, False, False]
+    assert set(got.estimated) == {"sync_gb", "slo"}
+    for array in (got.slo, got.optional["model_b"], got.estimated["slo"]):
+        assert not array.flags.writeable
+    for columns in (got.optional, got.extra, got.estimated):
+        with pytest.raises(TypeError):
+            columns["new"] = ()
 
 
 def test_cells_of_a_job_are_plain_python_numbers() -> None:

@@ -55,6 +55,25 @@ def test_the_answer_compares_like_with_like() -> None:
     assert "cheaper than solo" in words(got.out)
 
 
+@pytest.mark.parametrize(
+    ("baselines", "said"),
+    [
+        ("colocated", "colocated assumes iterations 1.2 x as long as alone"),
+        ("solo,swapping", "swapping assumes iterations 1.2 x as long as alone"),
+        ("swapping,colocated", "colocated and swapping assume iterations 1.2 x as long as alone"),
+        ("solo", None),
+    ],
+)
+def test_who_runs_both_phases_on_train_nodes_says_what_is_assumed(
+    baselines: str, said: str | None
+) -> None:
+    got = ok(
+        "plan", "--trace", OPEN_SHOP, "--baselines", baselines, "--colocated-factor", "1.2", "-q"
+    )
+    assert ("--colocated-factor" in got.out) == (said is not None)
+    assert said is None or said in words(got.out)
+
+
 def test_a_loss_is_not_called_a_saving(folder: Path) -> None:
     """Two jobs that cannot share: dearer than on train nodes alone."""
     text = MEASURED.replace(",2,", ",1,")

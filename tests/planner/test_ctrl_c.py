@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from models.backends.interrupt import Interrupt
-from planner.ctrl_c import CtrlC
+from planner.ctrl_c import CtrlC, ctrl_c_held
 
 
 def press() -> None:
@@ -69,3 +69,18 @@ def test_other_threads_note_nothing() -> None:
     thread.start()
     thread.join()
     assert seen == [False]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="cannot be held back here")
+def test_held_back_it_comes_once_all_is_started() -> None:
+    done = []
+
+    def start() -> None:
+        with ctrl_c_held():
+            press()
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

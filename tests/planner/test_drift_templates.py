@@ -87,6 +87,7 @@ def test_a_shape_is_read_from_a_table(tmp_path: Path) -> None:
         ("share,length\n0,1\n1,2\n", "columns life_share"),
         ("life_share,relative_length\n0,1\n1,long\n", "row 2"),
         ("life_share,relative_length\n0,1\n1\n", "row 2"),
+        ("life_share,relative_length\n0,1\n1,2\0\n", "NUL byte"),
     ],
 )
 def test_a_faulty_table_is_refused(tmp_path: Path, text: str, word: str) -> None:

@@ -80,7 +80,11 @@ def test_a_histogram_keeps_its_shape_at_another_limit(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("a,b\n0,1\n", "two rows"),
-        ("a,b\n0,x\n1,1\n", "numbers in a histogram"),
+        ("a,b\n0,x\n1,1\n", "two numbers in a row of a histogram, got '0,x'.*line 2"),
+        ("0,1\n1,1\n2,1\n", "a header, got '0,1'"),  # else its first bin would be lost
+        ("a,b\n0,1\n1,inf\n", "two numbers in a row of a histogram, got '1,inf'.*line 3"),
+        ("a,b\n0,1\nnan,1\n", "line 3"),
+        ("a,b\n0,1\n1,1\0\n", "NUL byte"),
         ("a,b\n1,1\n0,1\n", "rising bins"),
         ("a,b\n0,0\n1,0\n", "rising bins"),
         ("a,b\n0,1\n1\n", "histogram"),

@@ -134,6 +134,7 @@ def test_rows_stand_beside_the_published_figures() -> None:
         within = ours.meets(float(row.published) - 0.011, float(row.published) + 0.011)
         assert row.verdict in ((AGREES, DIFFERS) if within else (DIFFERS,))
         assert "range over the family" in row.why
+        assert row.over == "inputs"
     gavel = [row for row in rows if row.item.endswith("gavel over solo (derived)")]
     assert [row.published for row in gavel] == ["1.05", "1.33", "1.12"]
     assert {row.verdict for row in gavel} == {DIFFERS}  # no time share earns more than solo

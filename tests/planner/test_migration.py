@@ -150,6 +150,38 @@ def test_the_rest_is_slower_where_its_kv_cache_counts() -> None:
         assert first.end_s == pytest.approx(end_s)
 
 
+def test_the_next_rollout_is_slower_while_the_rest_keeps_gpus() -> None:
+    """As above, k = 4: the rest takes (1 + 2 / 4) / (1 + 2 / 8) = 1.2 times as long, to 40 + 72.
+    b's ten responses start on 4 GPUs at 40 and take (1 + 10 / 4) / (1 + 10 / 8) = 14 / 9 times as
+    long until 112: by then 72 x 9 / 14 of their seconds are done, so b's 100 would end 72 x 5 / 14
+    later. At 122 a asks again: b's own two move, 1.2 times as long from there. Where weights
+    dominate nothing of this is so: 40 + 100.
+    """
+    version, source = twins(10.0)
+    version = asking(version, 0.0, 1.0)
+    slow_s = 122.0 + 1.2 * (140.0 + 72.0 * 5 / 14 - 122.0)
+    for share, end_s in ((1.0, slow_s), (0.0, 140.0)):
+        move = Migration(migration_s=0.0, kv_share=share, gpus=4)
+        got = run(version, source, move, periods=2, warmup=0)
+        b = next(p for p in got.phases if (p.job, p.pool, p.iteration) == (1, 0, 0))
+        assert b.start_s == pytest.approx(40.0)
+        assert b.end_s == pytest.approx(end_s)
+
+
+def test_slots_that_a_rest_gives_back_join_by_the_clock() -> None:
+    """One slot a GPU, k = 4, cache as large as the weights. a: six responses end at 40, two at 100;
+    (1 + 2 / 4) / (1 + 2 / 8) = 1.2: its rest ends at 40 + 72 = 112. b: eight of 50 s, four at once:
+    (1 + 4 / 4) / (1 + 8 / 8) = 1, no slower, end at 90; the other four follow: 140.
+    """
+    jobs = [job_of("a", 100.0, 10.0, slo=9.0), job_of("b", 50.0, 10.0, slo=9.0)]
+    version, table = group(jobs, [(0,), (0,)], [0, 1])
+    source = Known(table, ((40.0,) * 6 + (100.0,) * 2, (50.0,) * 8), slots_per_gpu=1)
+    move = Migration(threshold=0.75, migration_s=0.0, kv_share=1.0, gpus=4)
+    got = run(asking(version, 0.0, 1.0), source, move, periods=2, warmup=0)
+    b = next(p for p in got.phases if (p.job, p.pool, p.iteration) == (1, 0, 0))
+    assert b.end_s == pytest.approx(140.0)
+
+
 def test_a_train_bound_group_gains_nothing_and_loses_when_it_always_moves() -> None:
     """Two jobs, r = 10, t = 100 on one train node: 200 whatever rollouts do; nobody waits for
     the rollout node. Alone on the train node but for one short job, the chain is what counts:

@@ -134,6 +134,7 @@ def test_rows_cover_every_pairing_and_agree_where_intervals_meet() -> None:
         meets = ours[1] <= 1.28 and ours[2] >= 1.06
         assert (row.verdict == "agrees within the interval") == meets
         assert "not published" in row.why
+        assert row.over == ("inputs" if "over the family" in row.item else "seeds")
 
 
 def test_same_seeds_same_cell() -> None:

@@ -16,9 +16,11 @@ from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.plan import Fleet, Limits
 from instances.trace import read_trace
+from planner.lengths import PhaseSampler
 from planner.placer import PlacerParams
 from planner.policies import PolicyOptions
 from planner.replay import replay
+from planner.runtime import simulate_plan
 from planner.sweep_expand import Study
 from planner.sweep_run import COLUMNS, FIGURES, Row, row_of, specification
 from planner.sweep_study import AXES
@@ -233,6 +235,7 @@ def test_no_unit_is_left_out_of_a_name() -> None:
     # dimensionless: shares, ratios, counts and scales; everything else names its unit
     plain = {"growth", "slo_scale", "ratio", "price_ratio", "slo_attainment", "admitted_at_once"}
     plain |= {"slo_attainment_with_wait", "moves_per_job"}
+    plain |= {c.name for c in COLUMNS if c.name.startswith("runtime_")}  # shares and ratios
     units = ("_s", "_h", "_gb", "_gbps", "usd_total", "_per_hour_mean", "_per_gpu_hour")
     for column in COLUMNS:
         if column.kind == "number" and column.name not in plain:
@@ -244,3 +247,22 @@ def test_no_unit_is_left_out_of_a_name() -> None:
 def test_names_need_no_quotes_in_csv() -> None:
     names = [column.name for column in COLUMNS]
     assert next(csv.reader([",".join(names)])) == names
+
+
+def test_plans_are_run_with_drawn_lengths(tmp_path: Path) -> None:
+    """One run a draw, those of the simulator; a policy without an order of phases is not run."""
+    study = study_of(
+        tmp_path, trace=[JOBS], policies=["weave", "colocated"], runtime_replications=3
+    )
+    drawn = [(run.policy, run.runtime_replication) for run in study.runs]
+    assert drawn == [("weave", 1), ("weave", 2), ("weave", 3), ("colocated", None)]
+    result = replay(production(n_jobs=15, seed=3), "weave", OPTIONS)
+    assert result.plan is not None
+    for run in study.runs[:3]:
+        row = row_of(run, study.inputs)
+        sampler = PhaseSampler(result.jobs, replication=run.runtime_replication or 0)
+        found = simulate_plan(result.plan, sampler)
+        assert row["runtime_slo_attainment"] == found.slo_attainment
+        assert row["runtime_iterations_over_planned"] == pytest.approx(found.done_over_planned)
+    assert row_of(study.runs[3], study.inputs)["runtime_slo_attainment"] is None
+    assert len({run.run_id for run in study.runs}) == 4

@@ -65,8 +65,9 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     write(tmp_path / "cluster.toml", "[links]\nlinks = 3\n")
     write(tmp_path / "a100.toml", "train_mfu = 0.41\n")
     study = read(tmp_path, example)
-    # 1 file + 3 seeds, 20 copies, 2 policies, 5 axes of two values beside the group size
-    assert len(study.runs) == 4 * 20 * 2 * 2**5
+    # 1 file + 3 seeds, 20 copies, 2 policies, 5 draws of lengths, 5 axes of two values beside the
+    # group size
+    assert len(study.runs) == 4 * 20 * 2 * 5 * 2**5
     assert {run.max_group_size for run in study.runs} == {1}
     assert study.name == "prices"
 
@@ -237,7 +238,8 @@ block = 24
         "study.toml: Unknown key '[bootstrap] block'. Did you mean 'block_h'? Known keys: seed, "
         "block_h.",
         "study.toml: Unknown key 'convention'. Did you mean 'conventions'? Known keys: name, "
-        "cluster, coefficients, policies, conventions, seeds, replications, trace, axes, "
+        "cluster, coefficients, policies, conventions, seeds, replications, "
+        "runtime_replications, trace, axes, "
         "bootstrap, case.",
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,16 @@ def test_ctrl_c_among_processes_keeps_a_beginning_of_the_sample(at):
     assert part.interrupted
     assert part.replications in {5: (1, 2), 6: (3,)}[at]
     assert set(bytes_of(part)) == {run for run in bytes_of(whole) if run[0] < part.replications}
+
+
+def test_a_worker_gets_the_whole_trace_and_no_clock():
+    """What is unknown or estimated comes along; a clock may be a function that cannot be sent."""
+    jobs = study().jobs.replace(
+        extra={"team": ("red",) * len(study().jobs)},
+        estimated={"slo": np.ones(len(study().jobs), dtype=bool)},
+    )
+    asked = replace(study(), jobs=jobs, options=replace(study().options, clock=lambda: 0.0))
+    assert bytes_of(sample(asked, processes=2)) == bytes_of(sample(study()))
 
 
 def test_ctrl_c_before_the_first_whole_replication_is_let_through():
