@@ -323,8 +323,8 @@ def _require(policy: str, durations: str, tolerance: float, processes: int | Non
     require_policy(policy)
     if policy not in POLICIES_WITH_BOUND:
         raise InputError(
-            f"Expected policy in {', '.join(POLICIES_WITH_BOUND)}, got '{policy}': the bound "
-            "concerns valid plans only."
+            f"Expected policy in {', '.join(POLICIES_WITH_BOUND)}, got '{policy}': no "
+            "other is held against the bound."
         )
     require_convention(durations)
     if not (0 <= tolerance < 1 and isfinite(tolerance)):

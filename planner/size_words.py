@@ -230,9 +230,11 @@ def fleet_lines(report: SizeReport) -> Iterator[str]:
     if answer.proved:
         done = box.given_up + box.replayed
         was = "was" if done == 1 else "were"
+        dearer = box.points - box.excluded - done
+        rest = f", and {dearer:,} cost more" if dearer else ""
         yield (
             f"No cheaper fleet of up to {most} nodes does: of {box.points:,} fleets "
-            f"{box.excluded:,} are excluded by a bound, {done:,} {was} replayed."
+            f"{box.excluded:,} are excluded by a bound, {done:,} {was} replayed{rest}."
         )
     else:
         yield (
@@ -335,8 +337,9 @@ def price_lines(report: SizeReport) -> Iterator[str]:
         for name, low, high in found.spans
     )
     yield (
-        f"Cheapest when everything is rented while held, by the price of an {dear} over an "
-        f"{cheap} (now {found.base_ratio:.2f} x): {spans}."
+        f"Cheapest of {', '.join(found.policies)} when everything is rented while held, by the "
+        f"price of an {dear} over an {cheap} (now {found.base_ratio:.2f} x; at the ratios looked "
+        f"at): {spans}."
     )
     for item in found.fixed:
         if item.differs:
