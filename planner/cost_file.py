@@ -194,7 +194,9 @@ def costs_from_dict(data: Any, cluster: Cluster, source: str = "costs") -> CostM
         refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
     faults = [f for name in POOLS for f in _unknown_sources(name, getattr(tables, name))]
     if tables.budget is not None and tables.period is not None:
-        faults.append("Expected [budget] or [[period]], got both: with periods, capex_usd goes in a period.")
+        faults.append(
+            "Expected [budget] or [[period]], got both: with periods, capex_usd goes in a period."
+        )
     if faults:
         refuse(faults, len(faults), source)
     defaults = default_costs(cluster)
