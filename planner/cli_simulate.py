@@ -42,6 +42,8 @@ __all__ = ["simulate"]
 _RUNTIME: Final = "Runtime"
 _FAILURES: Final = "Failures"
 _DRIFT: Final = "Drift"
+#: Of a picture of one group.
+_PERIODS: Final = 4
 
 
 class Discipline(StrEnum):
@@ -198,6 +200,15 @@ def simulate(
             rich_help_panel=_DRIFT,
         ),
     ] = None,
+    gantt: Annotated[
+        Path | None,
+        typer.Option(
+            "--gantt",
+            metavar="FILE",
+            help="Draw and print four periods of the fullest group as it runs (SVG, PNG or PDF).",
+            rich_help_panel=_RUNTIME,
+        ),
+    ] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Seeds of failures and drift, from --seed on.")
     ] = 3,
@@ -253,6 +264,12 @@ def simulate(
     )
     if out is not None:
         require_writable(out, simulation_files(params), force=force)
+    if gantt is not None:
+        from planner.pictures import require_format
+        from planner.snapshot_files import require_new_file
+
+        require_format(gantt)
+        require_new_file(gantt, "--gantt", force=force)
     with ending_as_interrupt(), reporter.progress() as progress:
         report = simulate_trace(
             jobs,
@@ -284,7 +301,31 @@ def simulate(
     if out is not None:
         written = write_simulation_files(report, out, force=force)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
+    if gantt is not None and report.interrupted is None:
+        _draw(report, gantt, force=force, show=not as_json, reporter=reporter)
     _end(report, reporter)
+
+
+def _draw(
+    report: SimulationReport, path: Path, *, force: bool, show: bool, reporter: Reporter
+) -> None:
+    """Draw the fullest group as it runs, and print it."""
+    from planner.runtime_gantt import run_rows, write_run
+    from planner.simulating import fullest_group_run
+    from planner.snapshot_files import write_file
+
+    run = fullest_group_run(report)
+    if run is None:
+        reporter.warn(f"no group is held, so {path} was not drawn.")
+        return
+    seconds = _PERIODS * run.version.period_s
+    if show:
+        console = stdout_console()
+        console.print(f"\nGroup {run.version.group_id} as it runs:", style="bold", markup=False)
+        for row in run_rows(run, seconds, width=max(console.width - 16, 20)):
+            console.print(row, markup=False, highlight=False, overflow="crop", no_wrap=True)
+    write_file(path, "--gantt", lambda file: write_run(run, seconds, file), force=force)
+    reporter.note(f"Wrote {path}.")
 
 
 def _failure_params(

@@ -27,16 +27,25 @@ from planner.failures import FailureParams
 from planner.lengths import LengthLaw, PhaseSampler
 from planner.plan_at import LEVELS, PlanLevel
 from planner.policies import PolicyOptions, require_policy
-from planner.replay import Convention, require_convention
+from planner.replay import Convention, replay, require_convention
+from planner.runtime import GroupRun, simulate_group
 from planner.runtime_report import Execution, SloRow, slo_study
 
-__all__ = ["PARTS", "SimulationParams", "SimulationReport", "simulate_trace"]
+__all__ = [
+    "PARTS",
+    "SimulationParams",
+    "SimulationReport",
+    "fullest_group_run",
+    "simulate_trace",
+]
 
 Progress = Callable[[str, int, int], None]
 
 #: Most iterations between checkpoints: longer than any trace.
 _MOST_CHECKPOINT: Final = 10**9
 _SEED_LIMIT: Final = 2**64
+#: Of a picture of one group.
+_MOST_EVENTS: Final = 10_000
 #: In order of making.
 PARTS: Final = ("runtime", "failures", "migration", "drift")
 
@@ -233,6 +242,43 @@ def simulate_trace(
         if maker.interrupted is None:
             maker.make(part)
     return maker.report()
+
+
+def fullest_group_run(report: SimulationReport, *, periods: int = 4) -> GroupRun | None:
+    """Return the first periods of the fullest group of the policy's plan, with its events.
+
+    Parameters
+    ----------
+    periods : int
+        Planned periods of that group.
+
+    Returns
+    -------
+    GroupRun or None
+        ``None`` where no jobs share nodes in turn, as of async jobs only.
+
+    Raises
+    ------
+    InfeasibleError
+        When a job cannot run even alone.
+    UnsupportedError
+        When the policy has no order of phases to run.
+    """
+    jobs, params = report.trace.jobs, report.params
+    plan = replay(jobs, report.policy, report.options, convention=report.convention).plan
+    assert plan is not None  # a replay keeps its plan
+    if not plan.groups:
+        return None
+    version = max(plan.groups, key=lambda group: len(group.placements))
+    return simulate_group(
+        version,
+        jobs,
+        PhaseSampler(jobs, seed=params.seed, histogram=params.histogram),
+        discipline=params.execution.discipline,
+        interference=params.execution.interference,
+        iterations=periods,
+        events=_MOST_EVENTS,
+    )
 
 
 class _Maker:

@@ -387,3 +387,21 @@ def test_a_signal_ends_it_in_words(four: Path, tmp_path: Path, number: signal.Si
 def test_parts_have_an_order_of_their_own() -> None:
     assert SimulationParams(parts=("drift", "runtime")).parts == ("runtime", "drift")
     assert SimulationReport.__dataclass_fields__.keys() >= set(PARTS)
+
+
+def test_a_group_is_drawn_as_it_runs(folder: Path) -> None:
+    done = ok(
+        "simulate", "--trace", OPEN_SHOP, "--only", "runtime", "--plan-at", "max",
+        "--replications", "1", "--gantt", "g.svg",
+    )  # fmt: skip
+    rows = done.out.partition("as it runs:\n")[2].splitlines()
+    assert rows[0].startswith("rollout 0 |")
+    assert "A" in rows[0]
+    assert all(len(row) <= 80 for row in rows)
+    assert Path("g.svg").read_bytes().startswith(b"<?xml")
+    again = ("simulate", "--trace", OPEN_SHOP, "--only", "runtime", "--gantt", "g.svg")
+    assert invoke(*again).code == 2  # nothing is replaced without being asked
+    refused(
+        invoke("simulate", "--trace", OPEN_SHOP, "--gantt", "g.txt"),
+        "Expected a picture's name to end in .svg, .png, .pdf, got 'g.txt'.",
+    )
