@@ -30,7 +30,8 @@ from planner.cli_options import (
     trace_warnings,
 )
 from planner.cli_size_options import counts_of, names_of
-from planner.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
+from planner.report_parts import end_by_parts
+from planner.terminal import Reporter, ending_as_interrupt, guarded
 
 if TYPE_CHECKING:
     from planner.drift import DriftParams
@@ -303,7 +304,7 @@ def simulate(
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
     if gantt is not None and report.interrupted is None:
         _draw(report, gantt, force=force, show=not as_json, reporter=reporter)
-    _end(report, reporter)
+    end_by_parts(report.failed, report.interrupted, reporter)
 
 
 def _draw(
@@ -366,14 +367,3 @@ def _drift_params(lengths: DriftLengths, shape: Path | None) -> DriftParams:
         by_law=lengths is DriftLengths.law,
         shape=DEFAULT_SHAPE if shape is None else GrowthShape.from_csv(shape),
     )
-
-
-def _end(report: SimulationReport, reporter: Reporter) -> None:
-    """Say what has no answer, and end with the exit code that says so."""
-    for part, why in report.failed.items():
-        reporter.warn(f"{part}: {why}")
-    if report.interrupted is not None:
-        reporter.warn(f"interrupted in part {report.interrupted}: the rest is missing.")
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if report.failed:
-        raise typer.Exit(EXIT_FAILED)

@@ -76,9 +76,8 @@ from planner.cli_size_options import (
     ratios_of,
     wait_share_of,
 )
+from planner.report_parts import end_by_parts
 from planner.terminal import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
     Reporter,
     ending_as_interrupt,
     guarded,
@@ -86,7 +85,6 @@ from planner.terminal import (
 
 if TYPE_CHECKING:
     from planner.pool_costs import CostModel
-    from planner.size_report import SizeReport
 
 __all__ = ["size"]
 
@@ -296,7 +294,9 @@ def size(
     if out is not None:
         written = write_size_files(report, out, file_format.value, force=force)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
-    _end(report, reporter)
+    for part, why in report.left_out.items():
+        reporter.note(f"{part} is left out: {why}")
+    end_by_parts(report.failed, report.interrupted, reporter)
 
 
 def _costs(path: Path | None, cluster: object) -> CostModel:
@@ -307,16 +307,3 @@ def _costs(path: Path | None, cluster: object) -> CostModel:
 
     assert isinstance(cluster, Cluster)
     return default_costs(cluster) if path is None else read_costs(path, cluster)
-
-
-def _end(report: SizeReport, reporter: Reporter) -> None:
-    """Say what has no answer, and end with the exit code that says so."""
-    for part, why in report.left_out.items():
-        reporter.note(f"{part} is left out: {why}")
-    for part, why in report.failed.items():
-        reporter.warn(f"{part}: {why}")
-    if report.interrupted is not None:
-        reporter.warn(f"interrupted in part {report.interrupted}: the rest is missing.")
-        raise typer.Exit(EXIT_INTERRUPTED)
-    if report.failed:
-        raise typer.Exit(EXIT_FAILED)

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from instances.errors import InputError
+from planner.report_parts import parts_in_order
 from planner.size_params import PARTS
 
 __all__ = [
@@ -404,12 +405,10 @@ def parts_of(only: str | None, skip: str | None) -> tuple[str, ...]:
     InputError
         For an unknown part, or both options.
     """
-    from planner.size_params import require_parts
-
     if only is not None and skip is not None:
         raise InputError("Expected one of --only and --skip, got both.")
     if skip is not None:
-        left_out = require_parts(tuple(_parts(skip)))
+        left_out = parts_in_order(_parts(skip), PARTS)
         return tuple(
             part
             for part in PARTS
@@ -417,9 +416,9 @@ def parts_of(only: str | None, skip: str | None) -> tuple[str, ...]:
         )
     if only is None:
         return PARTS
-    wanted = require_parts(tuple(_parts(only)))
+    wanted = parts_in_order(_parts(only), PARTS)
     # the fleet that loses a node has to be found first
-    return require_parts((*wanted, "fleet")) if "loss" in wanted else wanted
+    return parts_in_order((*wanted, "fleet"), PARTS) if "loss" in wanted else wanted
 
 
 def ratios_of(text: str, option: str) -> tuple[float, ...]:

@@ -28,6 +28,7 @@ from planner.lengths import LengthLaw, PhaseSampler
 from planner.plan_at import LEVELS, PlanLevel
 from planner.policies import PolicyOptions, require_policy
 from planner.replay import Convention, replay, require_convention
+from planner.report_parts import parts_in_order
 from planner.runtime import GroupRun, simulate_group
 from planner.runtime_report import Execution, SloRow, slo_study
 
@@ -48,23 +49,6 @@ _SEED_LIMIT: Final = 2**64
 _MOST_EVENTS: Final = 10_000
 #: In order of making.
 PARTS: Final = ("runtime", "failures", "migration", "drift")
-
-
-def require_parts(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return parts in their own order.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, with the nearest known one.
-    """
-    for name in names:
-        if name not in PARTS:
-            raise InputError(
-                f"Unknown part '{name}'.{did_you_mean(name, PARTS)} Known parts: "
-                f"{', '.join(PARTS)}."
-            )
-    return tuple(name for name in PARTS if name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +91,7 @@ class SimulationParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", require_parts(self.parts))
+        object.__setattr__(self, "parts", parts_in_order(self.parts, PARTS))
         known = tuple(level.label for level in LEVELS)
         for name in self.levels:
             if name not in known:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from instances.errors import InputError, did_you_mean
+from planner.report_parts import parts_in_order
 from planner.wait_target import WaitTarget
 
 if TYPE_CHECKING:
     from instances.bootstrap import Bursts
 
-__all__ = ["PARTS", "Perfect", "SizeParams", "require_parts"]
+__all__ = ["PARTS", "Perfect", "SizeParams"]
 
 #: Parts beyond demand and the least-cost split, which are always there, in order of making.
 PARTS: Final = (
@@ -62,23 +63,6 @@ _RULES: Final = {
     "coverage": _Rule("--coverage", "coverage > 0 and <= 1", lambda x: 0 < x <= 1),
     "growth_years": _Rule("--growth-in", "growth_years > 0 years", lambda x: 0 < x < math.inf),
 }
-
-
-def require_parts(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return parts in their own order.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, with the nearest known one.
-    """
-    for name in names:
-        if name not in PARTS:
-            raise InputError(
-                f"Unknown part '{name}'.{did_you_mean(name, PARTS)} Known parts: "
-                f"{', '.join(PARTS)}."
-            )
-    return tuple(name for name in PARTS if name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +149,7 @@ class SizeParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", require_parts(self.parts))
+        object.__setattr__(self, "parts", parts_in_order(self.parts, PARTS))
         if "loss" in self.parts and "fleet" not in self.parts:
             raise InputError("Expected part fleet with part loss: it is that fleet's nodes.")
         if self.seed < 0:
