@@ -133,7 +133,10 @@ def test_a_file_is_read(tmp_path: Path) -> None:
             "[[period]]\ngrowht = 2",
             r"Unknown key '\[period #1\] growht'. Did you mean 'growth'\?",
         ),
-        ("[budget]\ncapex_usd = 1\n[[period]]\nyears = 1", r"either \[budget\] capex_usd or"),
+        (
+            "[budget]\ncapex_usd = 1\n[[period]]\nyears = 1",
+            r"Expected \[budget\] or \[\[period\]\], got both",
+        ),
         (
             "[rollout.sources]\ninterst = 'x'",
             r"Unknown key '\[rollout sources\] interst'. Did you mean 'interest'\?",

@@ -112,8 +112,12 @@ def test_no_margin_below_zero():
         SearchBox(margin=-1)
 
 
-def test_every_policy_has_a_bound():
-    assert set(_SHARING) == set(POLICIES)
+def test_every_policy_has_a_bound_or_is_refused():
+    without = set(POLICIES) - set(_SHARING)
+    assert without == {"swapping", "regroup"}
+    for policy in without:
+        with pytest.raises(UnsupportedError, match=policy):
+            cheapest_fleet(table_of(job_of("a", 10.0, 10.0)), policy, options_of(), WaitTarget(0.0))
 
 
 # --- against full grids ---------------------------------------------------------------------------
