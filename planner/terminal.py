@@ -32,6 +32,8 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 #: Progress is shown only for work that takes longer than this, seconds.
 _QUIET_FOR_S = 1.0
+#: Seconds until a signal that Python would lose is given again.
+_AGAIN_S: Final = 0.02
 
 #: Signals that end a command in order: files are whole or not there.
 _ENDING: Final = tuple(
@@ -128,20 +130,48 @@ class Reporter:
 def ending_as_interrupt() -> Iterator[None]:
     """Within this context SIGTERM and SIGHUP act as Ctrl-C: what is held is printed.
 
-    Whoever handles Ctrl-C at that moment, Python or a solver, is asked to stop.
+    Whoever handles Ctrl-C at that moment, Python or a solver, is asked to stop. A signal that
+    comes where Python would lose an exception is given again a moment later.
     """
 
-    def interrupt(_signum: int, _frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGINT)
+    def interrupt(_signum: int, frame: FrameType | None) -> None:
+        if _is_lost(frame):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    def ctrl_c(signum: int, frame: FrameType | None) -> None:
+        if _is_lost(frame):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            signal.default_int_handler(signum, frame)
 
     before: dict[int, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
         before = {n: signal.signal(n, interrupt) for n in _ENDING}
+        if hasattr(signal, "SIGALRM"):
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interrupt)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                before[signal.SIGINT] = signal.signal(signal.SIGINT, ctrl_c)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_lost(frame: FrameType | None) -> bool:
+    """Whether an exception raised in this frame would be printed and forgotten.
+
+    The callback that Python's import system has for each module's lock is such a place.
+    """
+    code = None if frame is None else frame.f_code
+    return (
+        code is not None
+        and code.co_name == "cb"
+        and code.co_filename == "<frozen importlib._bootstrap>"
+        and hasattr(signal, "setitimer")
+    )
 
 
 def _fail(text: str, code: int) -> NoReturn:
