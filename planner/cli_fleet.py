@@ -13,7 +13,7 @@ from instances.errors import InputError
 if TYPE_CHECKING:
     from instances.plan import Fleet
 
-__all__ = ["FleetOption", "Queue", "QueueOption", "fleet_of"]
+__all__ = ["FleetOption", "Queue", "QueueOption", "fleet_of", "node_counts"]
 
 _COUNTS: Final = re.compile(r"\s*(\d{1,9})\s*,\s*(\d{1,9})\s*", re.ASCII)
 
@@ -44,6 +44,23 @@ QueueOption = Annotated[
 ]
 
 
+def node_counts(text: str, option: str) -> tuple[int, int]:
+    """Return the rollout and train nodes of ``R,T``.
+
+    Raises
+    ------
+    InputError
+        Naming the option, when they are not two whole numbers.
+    """
+    counts = _COUNTS.fullmatch(text)
+    if counts is None:
+        raise InputError(
+            f"Expected {option} two whole numbers, rollout and train nodes, such as 20,12, got "
+            f"'{text}'."
+        )
+    return int(counts[1]), int(counts[2])
+
+
 def fleet_of(text: str | None, queue: Queue | None) -> Fleet | None:
     """Return the fleet of ``R,T``, if any.
 
@@ -60,10 +77,4 @@ def fleet_of(text: str | None, queue: Queue | None) -> Fleet | None:
                 f"--queue {queue.value} needs --fleet: without one nobody waits. Give --fleet R,T."
             )
         return None
-    counts = _COUNTS.fullmatch(text)
-    if counts is None:
-        raise InputError(
-            f"Expected --fleet two whole numbers, rollout and train nodes, such as 20,12, got "
-            f"'{text}'."
-        )
-    return Fleet(int(counts[1]), int(counts[2]))
+    return Fleet(*node_counts(text, "--fleet"))

@@ -337,7 +337,7 @@ def _failure_params(
     seed: int,
 ) -> FailureParams:
     """Return how often what fails: a list, the rates given, or both guesses."""
-    from planner.failures import FailureParams
+    from planner.failures import GUESSED_JOB_MTBF_H, GUESSED_NODE_MTBF_H, FailureParams
 
     for option, hours in (
         ("--job-mtbf-hours", job_mtbf_h),
@@ -352,7 +352,7 @@ def _failure_params(
             raise InputError("Expected --failures or mean hours between failures, got both.")
         return FailureParams(events=listed, restart_s=restart_s, seed=seed)  # type: ignore[arg-type]
     if job_mtbf_h is None and node_mtbf_h is None:
-        job_mtbf_h, node_mtbf_h = 200.0, 1000.0
+        job_mtbf_h, node_mtbf_h = GUESSED_JOB_MTBF_H, GUESSED_NODE_MTBF_H
     return FailureParams(
         job_mtbf_h=job_mtbf_h, node_mtbf_h=node_mtbf_h, restart_s=restart_s, seed=seed
     )

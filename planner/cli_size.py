@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli_fleet import Queue
+from planner.cli_fleet import Queue, node_counts
 from planner.cli_options import (
     ClusterOption,
     CoefficientsOption,
@@ -68,7 +68,6 @@ from planner.cli_size_options import (
     WarmUpOption,
     counts_of,
     growth_years_of,
-    max_fleet_of,
     names_of,
     numbers_of,
     parts_of,
@@ -84,6 +83,7 @@ from planner.terminal import (
 )
 
 if TYPE_CHECKING:
+    from instances.hardware import Cluster
     from planner.pool_costs import CostModel
 
 __all__ = ["size"]
@@ -219,7 +219,7 @@ def size(
         perfect=perfect.value,
         target=WaitTarget(seconds_of(max_p95_wait, "--max-p95-wait"), wait_share_of(wait_share)),
         ladder_s=tuple(seconds_of(text, "--waits") for text in names_of(waits)),
-        most_nodes=max_fleet_of(max_fleet),
+        most_nodes=None if max_fleet is None else node_counts(max_fleet, "--max-fleet"),
         near=percents_of(near, "--near"),
         price_ratios=ratios_of(price_ratios, "--price-ratios"),
         dram_tb=numbers_of(dram_tb, "--dram-tb"),
@@ -299,11 +299,9 @@ def size(
     end_by_parts(report.failed, report.interrupted, reporter)
 
 
-def _costs(path: Path | None, cluster: object) -> CostModel:
+def _costs(path: Path | None, cluster: Cluster) -> CostModel:
     """Return the costs of a file, or the default ones."""
-    from instances.hardware import Cluster
     from planner.cost_file import read_costs
     from planner.pool_costs import default_costs
 
-    assert isinstance(cluster, Cluster)
     return default_costs(cluster) if path is None else read_costs(path, cluster)

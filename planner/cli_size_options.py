@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -50,7 +49,6 @@ __all__ = [
     "WarmUpOption",
     "counts_of",
     "growth_years_of",
-    "max_fleet_of",
     "names_of",
     "numbers_of",
     "parts_of",
@@ -62,7 +60,6 @@ __all__ = [
 _FLEET: Final = "Fixed fleet (nothing to rent)"
 _CHANGES: Final = "What changes the answer"
 _UNCERTAIN: Final = "Uncertainty"
-_COUNTS: Final = re.compile(r"\s*(\d{1,9})\s*,\s*(\d{1,9})\s*", re.ASCII)
 _MOST_RATIO: Final = 1e3
 
 
@@ -442,22 +439,3 @@ def ratios_of(text: str, option: str) -> tuple[float, ...]:
     if len(ratios) < 2 or ratios[0] <= 0:
         raise InputError(f"Expected {option} at least two ratios > 0, got '{text}'.")
     return ratios
-
-
-def max_fleet_of(text: str | None) -> tuple[int, int] | None:
-    """Return the counts of ``R,T``.
-
-    Raises
-    ------
-    InputError
-        When they are not two whole numbers.
-    """
-    if text is None:
-        return None
-    counts = _COUNTS.fullmatch(text)
-    if counts is None:
-        raise InputError(
-            f"Expected --max-fleet two whole numbers, rollout and train nodes, such as 20,12, got "
-            f"'{text}'."
-        )
-    return int(counts[1]), int(counts[2])

@@ -29,6 +29,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "bound_options",
     "check_document",
+    "finite",
     "inputs_document",
     "moves_document",
     "plan_document",
@@ -60,7 +61,7 @@ def repack_options(params: RepackParams, jobs: JobTable) -> dict[str, Any]:
     """
     seconds = jobs.restart_s
     return {
-        **{name: _finite(value) for name, value in dataclasses.asdict(params).items()},
+        **{name: finite(value) for name, value in dataclasses.asdict(params).items()},
         "freeze": sorted(params.freeze),
         "restarts": {
             **restart_sources(jobs),
@@ -263,7 +264,7 @@ def _decision_ms(report: PlanReport) -> dict[str, dict[str, float]]:
     return out
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return a value as JSON can hold it: ``None`` for a number that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -280,7 +281,7 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
         "checked": report.ok,
         "breaches": report.counts,
         "violations": [
-            {k: _finite(v) for k, v in dataclasses.asdict(violation).items()}
+            {k: finite(v) for k, v in dataclasses.asdict(violation).items()}
             for violation in report.violations
         ],
         "jobs": report.n_jobs,
@@ -288,7 +289,7 @@ def check_document(plan: Plan, report: CheckReport, name: str) -> dict[str, Any]
         "peak_nodes": report.peak_nodes,
         **fleet,
         "usd_total": plan.usd_total,
-        "usd_total_recomputed": _finite(report.usd_total_recomputed),
+        "usd_total_recomputed": finite(report.usd_total_recomputed),
     }
 
 

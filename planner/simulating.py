@@ -23,7 +23,7 @@ from instances.trace import Trace
 from planner.drift import DriftParams, DriftStudy, drift_study, require_drift_policy
 from planner.drift_templates import require_setting
 from planner.failure_report import CheckpointRow, each_checkpoint
-from planner.failures import FailureParams
+from planner.failures import GUESSED_JOB_MTBF_H, GUESSED_NODE_MTBF_H, FailureParams
 from planner.lengths import LengthLaw, PhaseSampler
 from planner.plan_at import LEVELS, PlanLevel
 from planner.policies import PolicyOptions, require_policy
@@ -81,7 +81,9 @@ class SimulationParams:
     execution: Execution = field(default_factory=Execution)
     histogram: Path | None = None
     failures: FailureParams = field(
-        default_factory=lambda: FailureParams(job_mtbf_h=200.0, node_mtbf_h=1000.0)
+        default_factory=lambda: FailureParams(
+            job_mtbf_h=GUESSED_JOB_MTBF_H, node_mtbf_h=GUESSED_NODE_MTBF_H
+        )
     )
     checkpoints: tuple[int, ...] = (1, 5, 20, 50)
     drift: DriftParams = field(default_factory=DriftParams)

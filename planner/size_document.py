@@ -9,13 +9,12 @@ from instances.cluster_file import cluster_to_dict
 from instances.plan import Fleet
 from planner.cost_file import costs_to_dict
 from planner.demand import POOLS
-from planner.document import SCHEMA_VERSION, bound_options, inputs_document
+from planner.document import SCHEMA_VERSION, bound_options, finite, inputs_document
 from planner.size_rows import (
     Row,
     alternative_rows,
     change_rows,
     demand_row,
-    finite,
     frontier_row,
     growth_row,
     price_rows,

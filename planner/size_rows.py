@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,15 +14,10 @@ if TYPE_CHECKING:
     from planner.size_report import DemandRow, SizeReport
     from planner.uncertainty import GrowthUncertainty, Spread
 
-__all__ = ["TABLES", "Row", "finite", "frontier_row", "growth_row", "split_row"]
+__all__ = ["TABLES", "Row", "frontier_row", "growth_row", "split_row"]
 
 Row = dict[str, Any]
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-
-
-def finite(value: Any) -> Any:
-    """Return a value as JSON can hold it: ``None`` for a number that is not finite."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _nodes(prefix: str, pair: tuple[int, int]) -> Row:

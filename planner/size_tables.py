@@ -20,7 +20,7 @@ from planner.size_words import (
     signed_percent,
     worth_lines,
 )
-from planner.tables import data_notes
+from planner.tables import data_notes, percent, share_met
 from planner.what_changes import ChangeRow
 
 if TYPE_CHECKING:
@@ -84,15 +84,6 @@ def _lines(console: Console, lines: Iterable[str]) -> None:
 
 def _plus(rollout: float, train: float, digits: int = 0) -> str:
     return f"{rollout:,.{digits}f}+{train:,.{digits}f}"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f}%"
-
-
-def _share(share: float) -> str:
-    """Return a share of jobs without rounding a miss up to 100 %."""
-    return "100%" if share == 1 else f"{min(100 * share, 99.9):.1f}%"
 
 
 # --- demand and its price -----------------------------------------------------------------------
@@ -196,7 +187,7 @@ def _split(report: SizeReport, console: Console) -> None:
             f"{costs.rent_usd_per_node_hour:,.2f}",
             f"{side.owned:,}",
             f"{side.peak:,}",
-            _percent(side.owned_used_node_hours / held if held else None),
+            percent(side.owned_used_node_hours / held if held else None),
             f"{side.rented_node_hours:,.0f}",
             f"{side.own_usd_per_hour:,.2f}",
             f"{side.rent_usd_per_hour:,.2f}",
@@ -223,7 +214,7 @@ def _alternatives(report: SizeReport, console: Console) -> None:
         ),
     )
     for row in report.alternatives:
-        rented = "/".join(_percent(share) for share in row.rented_share)
+        rented = "/".join(percent(share) for share in row.rented_share)
         table.add_row(
             _AIMS[row.aim] + ("" if row.proved else " (not proved)"),
             f"{100 * row.within:g}%" if row.within else "",
@@ -273,9 +264,9 @@ def _frontier(report: SizeReport, console: Console) -> None:
             duration(point.wait_s),
             duration(point.wait_p50_s),
             duration(point.wait_max_s),
-            _share(point.admitted_at_once),
-            _share(point.slo_attainment_with_wait),
-            "/".join(_percent(point.utilisation[pool]) for pool in POOLS),
+            share_met(point.admitted_at_once),
+            share_met(point.slo_attainment_with_wait),
+            "/".join(percent(point.utilisation[pool]) for pool in POOLS),
             "" if best is None else f"{duration(best)}{mark}",
             style="bold" if point.fleet == report.fleet.answer.fleet else "",
         )
@@ -357,7 +348,7 @@ def _change_cells(row: ChangeRow) -> tuple[str, ...]:
         pair(row.owned_rollout_nodes, row.owned_train_nodes),
         pair(row.p95_rollout_nodes, row.p95_train_nodes),
         pair(row.peak_rollout_nodes, row.peak_train_nodes),
-        _percent(row.link_utilisation_peak),
+        percent(row.link_utilisation_peak),
     )
 
 

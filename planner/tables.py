@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "data_notes",
     "moves_sentence",
+    "percent",
     "print_check",
     "print_plan",
     "print_profile",
     "print_reproduce",
+    "share_met",
 ]
 
 #: GPU names head a column of figures, which must not be cut at 80 columns.
@@ -44,11 +46,12 @@ _TITLES: dict[Convention, str] = {
 _TITLE_PAUSES: Final = "Each job stays as long as alone, and its pauses (convention: wallclock)"
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Return a share as whole percents, a dash where there is none."""
     return "-" if share is None else f"{100 * share:.0f}%"
 
 
-def _slo(share: float) -> str:
+def share_met(share: float) -> str:
     """Return a share of jobs without rounding a miss up to 100 %."""
     return "100%" if share == 1 else f"{min(100 * share, 99.9):.1f}%"
 
@@ -133,7 +136,7 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
     def idle(pool: str) -> str:
         shares = [result.idle_fraction[pool] for result in runs]
         known = [share for share in shares if share is not None]
-        return _percent(sum(known) / len(known) if known else None)
+        return percent(sum(known) / len(known) if known else None)
 
     peak = report.most_nodes(name, convention)
     gpus_r = peak["rollout"] * cluster.rollout.gpus_per_node
@@ -144,7 +147,7 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
         _money(mean(lambda r: r.usd_total) / (1000 if thousands else 1)),
         *(_ratio(report.saving(b, convention, name), "x") for b in _compared(report)),
         f"{gpus_r}+{gpus_t}",
-        _slo(mean(lambda r: r.slo_attainment)),
+        share_met(mean(lambda r: r.slo_attainment)),
         f"{idle('rollout')}/{idle('train')}",
         _ratio(_cost_over_bound(runs[0])),
         *((_moves_cell(runs[0]),) if _moving(report) else ()),
@@ -266,7 +269,7 @@ def _against(report: PlanReport, convention: Convention) -> str:
         part = f"{abs(change):.0f}% {word} than {baseline}"
         kept = report.mean(baseline, convention, lambda r: r.slo_attainment).mean
         if kept < 1:  # cheap for breaking its promises: no rival
-            part += f" (SLO met: {_slo(kept)})"
+            part += f" (SLO met: {share_met(kept)})"
         parts.append(part)
     return f"By {convention} {report.policy} is {', '.join(parts)}." if parts else ""
 
@@ -281,14 +284,16 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
     if against:
         lines.append(against)
     if result.slo_attainment < 1:
-        lines.append(f"It breaks {_slo(1 - result.slo_attainment)} of the SLOs: not an option.")
+        lines.append(
+            f"It breaks {share_met(1 - result.slo_attainment)} of the SLOs: not an option."
+        )
     if result.limits.max_rate > 1 and report.policy in ("weave", "repack"):
         lines.append(_singles_sentence(result))
     lines += [moves_sentence(report.result(name)) for name in _moving(report)]
     placed = sum((result.admission or {}).values())
     if result.admission and placed:
         mix = ", ".join(
-            f"{_percent(n / placed)} {kind.replace('_', ' ')}"
+            f"{percent(n / placed)} {kind.replace('_', ' ')}"
             for kind, n in result.admission.items()
         )
         lines.append(f"Admission: {mix}.")
@@ -296,8 +301,8 @@ def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
     guess = "" if cluster.links.links is not None else " (one per 16 nodes, a guess)"
     lines.append(
         f"Assumed {result.links} link{'s' * (result.links != 1)} of {cluster.links.inter_gbps:g} "
-        f"Gb/s between the clusters{guess}: used at {_percent(link['mean'])} on average, "
-        f"{_percent(link['peak'])} at most."
+        f"Gb/s between the clusters{guess}: used at {percent(link['mean'])} on average, "
+        f"{percent(link['peak'])} at most."
     )
     if result.dedicated_usd_total:
         jobs = sum(r.job.mode == "async" for r in result.records)
