@@ -6,7 +6,7 @@ sections 3 and 4.1: a policy is an optimisation problem over the share of time t
 combination of jobs spends on every kind of placement; what a job gets is its *effective
 throughput*, its throughput in each combination weighted by the shares; the default policy
 maximises the least effective throughput, each over what the job asks for. A round-based
-mechanism then gives turns that follow the shares (here :mod:`planner.time_slots`).
+mechanism then gives turns that follow the shares (here :mod:`planner.policies.time_slots`).
 
 Sets
 ----

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from instances.plan import Fleet, GroupVersion, Limits, Plan
     from instances.plan_file import read_plan, write_plan_json
     from instances.trace import Trace, TraceError, jobs_from_frame, read_trace, write_trace
-    from models.result import Conflict, Result, StoppedBy, Termination
-    from models.snapshot import FleetCaps
+    from models.problem.result import Conflict, Result, StoppedBy, Termination
+    from models.problem.snapshot import FleetCaps
     from planner.api import (
         GapReport,
         PlanReport,
@@ -64,43 +64,43 @@ if TYPE_CHECKING:
         plan_trace,
         solve_snapshot,
     )
-    from planner.cost_file import read_costs
-    from planner.demand import Demand, demand_of
-    from planner.fleet_answer import FleetAnswer
-    from planner.fleet_search import cheapest_fleet
-    from planner.group_state import GroupState
-    from planner.interval import Interval
-    from planner.moment import Selection
-    from planner.placer import Decision, Placer, PlacerParams
-    from planner.policy import PolicyOptions
-    from planner.pool_costs import CostModel, Period, PoolCosts, default_costs
-    from planner.repack_params import RepackParams
-    from planner.replay_result import JobRecord, ReplayResult, Timeline
-    from planner.size_params import SizeParams
-    from planner.size_report import SizeReport
-    from planner.sizing import size_trace
-    from planner.uncertainty import UncertaintyReport, fleet_uncertainty
-    from planner.wait_target import WaitTarget
+    from planner.placement.group_state import GroupState
+    from planner.placement.placer import Decision, Placer, PlacerParams
+    from planner.policies.policy import PolicyOptions
+    from planner.policies.repack_params import RepackParams
+    from planner.policies.replay_result import JobRecord, ReplayResult, Timeline
+    from planner.policies.wait_target import WaitTarget
+    from planner.replay.demand import Demand, demand_of
+    from planner.replay.interval import Interval
+    from planner.replay.moment import Selection
+    from planner.size.cost_file import read_costs
+    from planner.size.fleet_answer import FleetAnswer
+    from planner.size.fleet_search import cheapest_fleet
+    from planner.size.params import SizeParams
+    from planner.size.pool_costs import CostModel, Period, PoolCosts, default_costs
+    from planner.size.report import SizeReport
+    from planner.size.sizing import size_trace
+    from planner.size.uncertainty import UncertaintyReport, fleet_uncertainty
 
 _HOME = {
     "bootstrap_trace": "instances.bootstrap",
     "Fleet": "instances.plan",
-    "Demand": "planner.demand",
-    "CostModel": "planner.pool_costs",
-    "PoolCosts": "planner.pool_costs",
-    "Period": "planner.pool_costs",
-    "default_costs": "planner.pool_costs",
-    "read_costs": "planner.cost_file",
-    "cheapest_fleet": "planner.fleet_search",
-    "FleetAnswer": "planner.fleet_answer",
-    "PolicyOptions": "planner.policy",
-    "SizeParams": "planner.size_params",
-    "SizeReport": "planner.size_report",
-    "size_trace": "planner.sizing",
-    "fleet_uncertainty": "planner.uncertainty",
-    "UncertaintyReport": "planner.uncertainty",
-    "WaitTarget": "planner.wait_target",
-    "demand_of": "planner.demand",
+    "Demand": "planner.replay.demand",
+    "CostModel": "planner.size.pool_costs",
+    "PoolCosts": "planner.size.pool_costs",
+    "Period": "planner.size.pool_costs",
+    "default_costs": "planner.size.pool_costs",
+    "read_costs": "planner.size.cost_file",
+    "cheapest_fleet": "planner.size.fleet_search",
+    "FleetAnswer": "planner.size.fleet_answer",
+    "PolicyOptions": "planner.policies.policy",
+    "SizeParams": "planner.size.params",
+    "SizeReport": "planner.size.report",
+    "size_trace": "planner.size.sizing",
+    "fleet_uncertainty": "planner.size.uncertainty",
+    "UncertaintyReport": "planner.size.uncertainty",
+    "WaitTarget": "planner.policies.wait_target",
+    "demand_of": "planner.replay.demand",
     "catalog_path": "instances.catalog",
     "CheckReport": "instances.checker",
     "Violation": "instances.checker",
@@ -137,27 +137,27 @@ _HOME = {
     "jobs_from_frame": "instances.trace",
     "read_trace": "instances.trace",
     "write_trace": "instances.trace",
-    "Conflict": "models.result",
-    "Result": "models.result",
-    "StoppedBy": "models.result",
-    "Termination": "models.result",
-    "FleetCaps": "models.snapshot",
+    "Conflict": "models.problem.result",
+    "Result": "models.problem.result",
+    "StoppedBy": "models.problem.result",
+    "Termination": "models.problem.result",
+    "FleetCaps": "models.problem.snapshot",
     "GapReport": "planner.api",
     "PlanReport": "planner.api",
     "SnapshotReport": "planner.api",
     "optimality_gap": "planner.api",
     "plan_trace": "planner.api",
     "solve_snapshot": "planner.api",
-    "GroupState": "planner.group_state",
-    "Interval": "planner.interval",
-    "Selection": "planner.moment",
-    "Decision": "planner.placer",
-    "Placer": "planner.placer",
-    "PlacerParams": "planner.placer",
-    "RepackParams": "planner.repack_params",
-    "JobRecord": "planner.replay_result",
-    "ReplayResult": "planner.replay_result",
-    "Timeline": "planner.replay_result",
+    "GroupState": "planner.placement.group_state",
+    "Interval": "planner.replay.interval",
+    "Selection": "planner.replay.moment",
+    "Decision": "planner.placement.placer",
+    "Placer": "planner.placement.placer",
+    "PlacerParams": "planner.placement.placer",
+    "RepackParams": "planner.policies.repack_params",
+    "JobRecord": "planner.policies.replay_result",
+    "ReplayResult": "planner.policies.replay_result",
+    "Timeline": "planner.policies.replay_result",
 }
 
 __all__ = [

@@ -19,10 +19,10 @@ from builders import cluster_of
 from instances.checker import check_plan
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion
-from models.bounds import volume
-from models.group_cost import GroupCost, Nodes
-from models.result import Result, Termination
-from models.snapshot import FleetCaps, Snapshot
+from models.bounds.volume import volume
+from models.group.group_cost import GroupCost, Nodes
+from models.problem.result import Result, Termination
+from models.problem.snapshot import FleetCaps, Snapshot
 from small_snapshots import (
     FIVE_FRONT,
     MIXES,

@@ -16,7 +16,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from instances.catalog import catalog_path
-from planner.cli import app, plan_app
+from planner.cli.app import app, plan_app
 
 OPEN_SHOP = catalog_path("tiny-open-shop")
 GANG = catalog_path("tiny-gang")

@@ -11,8 +11,8 @@ from builders import options_of, random_job, table_of
 from instances.checker import check_plan
 from instances.jobs import Job, JobTable
 from instances.plan import Fleet
-from planner.policy import QueueRule
-from planner.replay import Convention, ReplayResult, replay
+from planner.policies.policy import QueueRule
+from planner.replay.replaying import Convention, ReplayResult, replay
 
 #: Policies that keep to a fleet.
 POLICIES = ("weave", "solo", "colocated", "random", "most-idle", "gavel", "swapping")

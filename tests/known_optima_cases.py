@@ -17,7 +17,7 @@ import pytest
 
 from builders import cluster_of
 from instances.jobs import Job
-from models.snapshot import Snapshot
+from models.problem.snapshot import Snapshot
 from small_snapshots import snapshot_of
 
 __all__ = [

@@ -9,13 +9,13 @@ from dataclasses import replace
 from builders import job_of, violations
 from gap_cases import even
 from instances.jobs import Job
-from models.group_shape import GroupShape
-from models.period import construct
-from planner.group_state import GroupState
-from planner.leaving import left_of
-from planner.placer import AdmissionKind
-from planner.policy import Change, NodesToHold, NoFleet, Policy, PolicyOptions, Room
-from planner.repack_ledger import JobLedger
+from models.group.period import construct
+from models.problem.group_shape import GroupShape
+from planner.placement.group_state import GroupState
+from planner.placement.leaving import left_of
+from planner.placement.placer import AdmissionKind
+from planner.policies.policy import Change, NodesToHold, NoFleet, Policy, PolicyOptions, Room
+from planner.policies.repack_ledger import JobLedger
 
 #: Group numbers and who is in them, one letter a job.
 Groups = Mapping[int, str]

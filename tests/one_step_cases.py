@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agreement_cases import GRID_S
 from instances.jobs import Job
-from models.snapshot import Snapshot
+from models.problem.snapshot import Snapshot
 from period_cases import Case, random_cases
 from rate_cases import rated, spread
 from small_snapshots import MIXES, random_jobs, snapshot_of

@@ -19,7 +19,7 @@ from instances.checker import check_group
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion, JobPlacement, Limits
-from models.period import GroupShape, Schedule, Starts
+from models.group.period import GroupShape, Schedule, Starts
 from oracles.least_period import Data, verify
 from oracles.least_period import least_period as oracle_least_period
 

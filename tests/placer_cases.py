@@ -9,7 +9,7 @@ import pytest
 from builders import job_of
 from instances.jobs import Job
 from instances.plan import Limits
-from planner.placer import Decision, Placer, PlacerParams
+from planner.placement.placer import Decision, Placer, PlacerParams
 
 # Two groups that cannot merge (train states 1200 GB each): "slack" has T = 200, D = 400,
 # "long" has T = 280, D = 560. Both take the newcomer (20, 20) for free.

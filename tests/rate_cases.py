@@ -18,7 +18,7 @@ from typing import Final
 from agreement_cases import GRID_S, Case, Family
 from builders import cluster_of
 from instances.jobs import Job
-from models.snapshot import Snapshot
+from models.problem.snapshot import Snapshot
 from oracles.least_snapshot import Counts, partitions
 from small_snapshots import jobs_of, snapshot_of
 

@@ -32,7 +32,7 @@ from instances.plan import (
     Plan,
 )
 from instances.plan_file import write_plan_json
-from planner.cli_repack import repack
+from planner.cli.repack import repack
 
 HOUR_S = 3600.0
 RESTART_S = 360.0

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-import planner.repack_problem
+import planner.policies.repack_problem
 from builders import members, options_of
 from gap_cases import random_trace
 from instances.jobs import Job, JobTable
 from instances.plan import Limits
-from models.bounds import VolumeSums
-from models.replan import NewGroup, Replan
-from models.replan import replan as real_replan
+from models.bounds.volume import VolumeSums
+from models.replan.replanning import NewGroup, Replan
+from models.replan.replanning import replan as real_replan
 from moving_cases import group_of
-from planner.group_state import GroupState
-from planner.policy import Change
-from planner.repack import Repack
-from planner.repack_ledger import JobLedger
-from planner.repack_params import RepackParams
-from planner.replay_loop import ReplayLoop
-from planner.replay_result import Convention
+from planner.placement.group_state import GroupState
+from planner.policies.policy import Change
+from planner.policies.repack import Repack
+from planner.policies.repack_ledger import JobLedger
+from planner.policies.repack_params import RepackParams
+from planner.policies.replay_result import Convention
+from planner.replay.loop import ReplayLoop
 
 #: When the fleets of :func:`fleet` are looked at: every twin has this much SLO credit by then.
 NOW_S = 10_000.0
@@ -91,7 +91,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, answer: Callable[[int | None], Repl
     def told(*_: Any, most_moves: int | None = None, **__: Any) -> Replan:
         return answer(most_moves)
 
-    monkeypatch.setattr(planner.repack_problem, "replan", told)
+    monkeypatch.setattr(planner.policies.repack_problem, "replan", told)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[Replan]:
@@ -102,7 +102,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[Replan]:
         seen.append(real_replan(*arguments, **named))
         return seen[-1]
 
-    monkeypatch.setattr(planner.repack_problem, "replan", noted)
+    monkeypatch.setattr(planner.policies.repack_problem, "replan", noted)
     return seen
 
 

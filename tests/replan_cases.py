@@ -13,10 +13,10 @@ import numpy as np
 
 from instances.group_checker import check_group
 from instances.plan import GroupVersion, JobPlacement
-from models.group_cost import GroupCost
-from models.options import Deadline
-from models.replan import Host, NewGroup, Replan, replan
-from models.snapshot import PlacedGroup, Snapshot
+from models.group.group_cost import GroupCost
+from models.problem.options import Deadline
+from models.problem.snapshot import PlacedGroup, Snapshot
+from models.replan.replanning import Host, NewGroup, Replan, replan
 from oracles.least_replan import Replanning, Running
 from small_snapshots import MIXES, random_snapshot
 

@@ -14,7 +14,7 @@ from instances.generate import production
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion
 from instances.trace import read_trace
-from planner.replay import Convention, ReplayResult, replay
+from planner.replay.replaying import Convention, ReplayResult, replay
 
 CONVENTIONS: tuple[Convention, ...] = ("work", "wallclock")
 HOUR_S = 3600.0

@@ -13,7 +13,7 @@ import simpy
 from builders import job_of, table_of
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion, JobPlacement
-from models.period import Schedule
+from models.group.period import Schedule
 from period_cases import Case
 
 __all__ = ["Given", "fifo_starts", "long_and_short", "version_of_case"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from models.sizing import DemandArrays, PoolTerms, Scenario, SizingProblem
-from planner.demand import Demand
+from models.sizing.problem import DemandArrays, PoolTerms, Scenario, SizingProblem
+from planner.replay.demand import Demand
 
 
 def arrays(*rows: tuple[float, int, int]) -> DemandArrays:

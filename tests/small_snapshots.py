@@ -17,7 +17,7 @@ from typing import Any, Final
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Limits
-from models.snapshot import FleetCaps, Snapshot
+from models.problem.snapshot import FleetCaps, Snapshot
 from oracles.least_snapshot import Counts, Least, group_front, least_snapshot
 
 __all__ = [

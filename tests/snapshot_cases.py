@@ -11,12 +11,12 @@ import pytest
 from builders import job_of
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion, JobPlacement
-from models.group_shape import GroupShape
-from models.methods import METHODS
-from models.options import SolveOptions
-from models.period import construct
-from models.result import Result
-from models.snapshot import Snapshot
+from models.exact.methods import METHODS
+from models.group.period import construct
+from models.problem.group_shape import GroupShape
+from models.problem.options import SolveOptions
+from models.problem.result import Result
+from models.problem.snapshot import Snapshot
 
 Solve = Callable[[Snapshot, SolveOptions], Result]
 

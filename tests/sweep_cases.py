@@ -8,8 +8,8 @@ import os
 import signal
 from pathlib import Path
 
-from planner.sweep_expand import Study, TraceSource, expand
-from planner.sweep_study import study_from_dict
+from planner.sweep.expand import Study, TraceSource, expand
+from planner.sweep.study import study_from_dict
 
 #: Twelve runs of some milliseconds: 2 traces x 3 sizes x 2 policies.
 SMALL = """\

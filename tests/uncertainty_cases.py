@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.demand import Demand
-from planner.pool_costs import CostModel, Period, PoolCosts
+from planner.replay.demand import Demand
+from planner.size.pool_costs import CostModel, Period, PoolCosts
 
 _GPUS = 8
 

@@ -27,7 +27,7 @@ from typing import Final
 from ortools.sat.python import cp_model
 
 from instances.errors import FleetPlannerError, InputError, did_you_mean
-from models.result import SolverInfo, StoppedBy
+from models.problem.result import SolverInfo, StoppedBy
 
 __all__ = ["NAME", "STATUS", "Answer", "Status", "run"]
 

@@ -45,7 +45,7 @@ from pyomo.contrib.solver.common.results import SolutionStatus, TerminationCondi
 
 from instances.errors import InputError
 from models.backends.interrupt import Interrupt
-from models.options import Deadline
+from models.problem.options import Deadline
 
 __all__ = [
     "FEASIBILITY_TOLERANCE",

@@ -31,10 +31,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from instances.generate import production, profiles
 from instances.jobs import JobTable
 from instances.plan import Limits
-from models.methods import solve
-from models.options import SolveOptions
-from models.result import Result, Termination
-from models.snapshot import Snapshot
+from models.exact.methods import solve
+from models.problem.options import SolveOptions
+from models.problem.result import Result, Termination
+from models.problem.snapshot import Snapshot
 
 SEEDS = range(5)
 #: Most iterations per period of part ``rates``, and the jobs up to which it is cross-checked.

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from instances.generate import production
 from instances.jobs import Job
-from models.period import GroupShape, construct, lower_bound_s
+from models.group.period import GroupShape, construct, lower_bound_s
 from oracles.least_period import Data, least_period, lower_bound, verify
 
 #: Relative difference below which two periods are equal.

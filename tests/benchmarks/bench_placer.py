@@ -36,7 +36,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Limits
 from instances.trace import read_trace
-from planner.placer import Placer
+from planner.placement.placer import Placer
 
 PUBLISHED_MS = 591.0
 

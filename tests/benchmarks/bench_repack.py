@@ -25,11 +25,11 @@ from rich.table import Table
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
-from planner.moment import Selection
-from planner.policies import PolicyOptions, make_policy
-from planner.policy import Change, Policy
-from planner.repack_params import RepackParams
-from planner.snapshot import solve_snapshot
+from planner.policies.policy import Change, Policy
+from planner.policies.registry import PolicyOptions, make_policy
+from planner.policies.repack_params import RepackParams
+from planner.replay.moment import Selection
+from planner.snapshot.solving import solve_snapshot
 
 _HOUR_S = 3600.0
 #: Jobs up to which the least price is proved.

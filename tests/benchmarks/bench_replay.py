@@ -20,8 +20,8 @@ from rich.table import Table
 
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
-from planner.policies import PolicyOptions
-from planner.replay import replay
+from planner.policies.registry import PolicyOptions
+from planner.replay.replaying import replay
 
 
 def measure(n_jobs: int, check: bool) -> tuple[float, int, float]:

@@ -23,10 +23,10 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Plan
 from instances.trace import read_trace
-from planner.lengths import PhaseSampler, WorstCase
-from planner.policies import PolicyOptions
-from planner.replay import replay
-from planner.runtime import DISCIPLINES, Discipline, simulate_group, simulate_plan
+from planner.policies.registry import PolicyOptions
+from planner.replay.replaying import replay
+from planner.simulate.lengths import PhaseSampler, WorstCase
+from planner.simulate.runtime import DISCIPLINES, Discipline, simulate_group, simulate_plan
 
 
 def plan_of(jobs: JobTable) -> Plan:

@@ -18,12 +18,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from instances.hardware import DEFAULT_CLUSTER
-from models.sizing import least_separable
-from models.sizing_milp import solve_sizing
-from planner.alternatives import alternatives_of
-from planner.demand import Demand
-from planner.economics import CostModel, Period, default_costs, sizing_problem
-from planner.two_stage import value_of
+from models.sizing.milp import solve_sizing
+from models.sizing.problem import least_separable
+from planner.replay.demand import Demand
+from planner.size.alternatives import alternatives_of
+from planner.size.economics import CostModel, Period, default_costs, sizing_problem
+from planner.size.two_stage import value_of
 
 
 def random_demand(rng: np.random.Generator, rows: int) -> Demand:

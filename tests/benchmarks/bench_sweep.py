@@ -29,11 +29,11 @@ from time import perf_counter, process_time
 from rich.console import Console
 from rich.table import Table
 
-from planner.sweep_engines import Finished, dask_cluster, in_process, local_processes
-from planner.sweep_expand import Run, Study, expand
-from planner.sweep_run import row_of
-from planner.sweep_store import ResultTable
-from planner.sweep_study import study_from_dict
+from planner.sweep.engines import Finished, dask_cluster, in_process, local_processes
+from planner.sweep.expand import Run, Study, expand
+from planner.sweep.run import row_of
+from planner.sweep.store import ResultTable
+from planner.sweep.study import study_from_dict
 
 _WARM = 8
 Engine = Callable[[Study, Sequence[Run]], Finished]

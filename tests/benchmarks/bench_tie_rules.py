@@ -21,9 +21,9 @@ from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS
-from planner.placer import TIE_RULES, PlacerParams
-from planner.policies import PolicyOptions
-from planner.replay import ReplayResult, replay
+from planner.placement.placer import TIE_RULES, PlacerParams
+from planner.policies.registry import PolicyOptions
+from planner.replay.replaying import ReplayResult, replay
 
 
 def run(traces: list[JobTable], params: PlacerParams, convention: str) -> list[ReplayResult]:

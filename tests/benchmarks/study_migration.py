@@ -24,9 +24,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from planner.interval import Interval
-from planner.lengths import LengthLaw
-from planner.migration_study import (
+from planner.replay.interval import Interval
+from planner.simulate.lengths import LengthLaw
+from planner.simulate.migration_study import (
     LENGTHS,
     cell_of,
     migration_rows,

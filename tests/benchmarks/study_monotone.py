@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from instances.catalog import catalog_path
 from instances.trace import read_trace
-from planner.monotone_count import count_dearer
+from planner.placement.monotone_count import count_dearer
 
 
 def main() -> None:

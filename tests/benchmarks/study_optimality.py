@@ -41,11 +41,11 @@ from instances.generate import profiles
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Limits
-from models.result import Termination
-from planner.moment import Selection
-from planner.policies import make_policy
-from planner.policy import PolicyOptions
-from planner.snapshot import solve_snapshot
+from models.problem.result import Termination
+from planner.policies.policy import PolicyOptions
+from planner.policies.registry import make_policy
+from planner.replay.moment import Selection
+from planner.snapshot.solving import solve_snapshot
 
 KINDS = ("balanced", "rollout-heavy", "train-heavy", "mixed")
 SLOS = ("1.2", "1.5", "2.0", "U")

@@ -32,12 +32,12 @@ from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import Limits
-from models.group_cost import GroupCost
-from models.methods import solve
-from models.options import SolveOptions
-from models.result import Termination
-from models.snapshot import PlacedGroup, Snapshot
-from planner.iterations import iteration_seconds_of
+from models.exact.methods import solve
+from models.group.group_cost import GroupCost
+from models.problem.options import SolveOptions
+from models.problem.result import Termination
+from models.problem.snapshot import PlacedGroup, Snapshot
+from planner.replay.iterations import iteration_seconds_of
 
 PAIRS = 600
 TRACES = range(10)

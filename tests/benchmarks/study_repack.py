@@ -44,11 +44,11 @@ from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import read_trace
 from planner import optimality_gap
-from planner.interval import interval
-from planner.policies import PolicyOptions
-from planner.repack_params import RepackParams
-from planner.replay import ReplayResult, replay
-from planner.replay_result import Convention
+from planner.policies.registry import PolicyOptions
+from planner.policies.repack_params import RepackParams
+from planner.policies.replay_result import Convention
+from planner.replay.interval import interval
+from planner.replay.replaying import ReplayResult, replay
 
 SEEDS = (0, 1, 2, 3, 4)
 FILE = "repack.csv"

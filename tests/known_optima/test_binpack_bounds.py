@@ -21,10 +21,10 @@ from known_optima_cases import (
     vectorpack,
     vectors,
 )
-from models.columns import PoolBound, pool_bound, pool_decomposition
-from models.options import SolveOptions
-from models.pool_items import PoolItems
-from models.pool_packings import is_packing, price_and_branch
+from models.bounds.columns import PoolBound, pool_bound, pool_decomposition
+from models.bounds.pool_items import PoolItems
+from models.bounds.pool_packings import is_packing, price_and_branch
+from models.problem.options import SolveOptions
 
 PACKINGS = [*binpack("binpack1.txt"), *binpack("binpack11.txt")] if BINPACK.is_dir() else []
 VECTORS = vectorpack() if VECTORPACK.is_dir() else []

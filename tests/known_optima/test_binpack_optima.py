@@ -17,9 +17,9 @@ from builders import TRAIN_USD
 from instances.checker import check_plan
 from instances.errors import UnsupportedError
 from known_optima_cases import BINPACK, Packing, binpack, needs, one_size
-from models.options import SolveOptions
-from models.result import Termination
-from models.set_partition import solve
+from models.exact.set_partition import solve
+from models.problem.options import SolveOptions
+from models.problem.result import Termination
 
 pytestmark = needs(BINPACK)
 

@@ -14,11 +14,11 @@ import pytest
 from instances.checker import check_plan
 from instances.plan import Plan
 from known_optima_cases import VECTORPACK, Packing, needs, vectorpack, vectors
-from models import exhaustive
-from models.group_cost import GroupCost
-from models.options import SolveOptions
-from models.result import Termination
-from models.set_partition import solve
+from models.exact import exhaustive
+from models.exact.set_partition import solve
+from models.group.group_cost import GroupCost
+from models.problem.options import SolveOptions
+from models.problem.result import Termination
 
 pytestmark = needs(VECTORPACK)
 

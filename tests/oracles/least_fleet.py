@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 from math import ceil
 
-from models.sizing import DemandArrays, Owned, SizingProblem
+from models.sizing.problem import DemandArrays, Owned, SizingProblem
 
 
 def fewest_leases(need: Sequence[int], per_lease: int) -> int:

@@ -1,10 +1,10 @@
 """Least value of re-planning a few running groups by enumeration (oracle).
 
-Problem (module `models.replan`, stated anew). All jobs are split into groups; a group may continue
-one running group (host), no two the same. Of the group's jobs that are members of the host, some
-keep their pins (stayers, at least one); every other running job of it moves. Without a host all
-its running jobs move. Value: hours x $/h of all nodes + the price of each job that moves. A job
-that may not move is a stayer; jobs that run nowhere are free to place.
+Problem (module `models.replan.replanning`, stated anew). All jobs are split into groups; a group
+may continue one running group (host), no two the same. Of the group's jobs that are members of the
+host, some keep their pins (stayers, at least one); every other running job of it moves. Without a
+host all its running jobs move. Value: hours x $/h of all nodes + the price of each job that moves.
+A job that may not move is a stayer; jobs that run nowhere are free to place.
 
 Method. Every set partition, every choice of one (host, stayers) per block, every host at most
 once. The cheapest nodes of a block: node counts in order of price, pinnings of

@@ -1,0 +1,1 @@
+"""Exact methods: exhaustive search, MILP, CP-SAT and set partitioning."""

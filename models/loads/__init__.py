@@ -1,0 +1,1 @@
+"""Plans by loads alone, as the moves of local search see them, and their repair."""

@@ -1,0 +1,1 @@
+"""The snapshot problem: jobs, groups and options in, a result out."""

@@ -1,0 +1,1 @@
+"""Running groups planned anew, where every move has its price."""

@@ -1,0 +1,1 @@
+"""What to own and what to rent: the MILP of sizing, and fleets that must keep jobs waiting."""

@@ -1,0 +1,229 @@
+"""``planner gap``: how far the policy is from the least cost, over a whole replay."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from instances.errors import InputError
+from planner.cli.options import (
+    ClusterOption,
+    CoefficientsOption,
+    ForceOption,
+    JsonOption,
+    MaxGroupSizeOption,
+    MaxRateOption,
+    MaxRolloutNodesOption,
+    MaxTrainNodesOption,
+    PackSaturatedOption,
+    QuietOption,
+    SeedOption,
+    StrictOption,
+    TieRuleOption,
+    TraceOption,
+    TrainScalingOption,
+    cluster_of,
+    print_json,
+    read_jobs,
+    seconds_of,
+    stdout_console,
+    trace_warnings,
+)
+from planner.cli.repack_options import (
+    FreezeOption,
+    LastingHoursOption,
+    MaxMovesPerJobDayOption,
+    MinGainUsdOption,
+    MoveOptions,
+    MovesPerJobOption,
+    OracleOption,
+    OverlapSecondsOption,
+    RepackRuleOption,
+    RestartSecondsOption,
+    ReviewHoursOption,
+    repack_params,
+    with_restarts,
+)
+from planner.output.terminal import EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
+
+if TYPE_CHECKING:
+    from planner.gap.proving import GapReport
+
+__all__ = ["gap"]
+
+
+@guarded
+def gap(
+    trace: TraceOption,
+    policy: Annotated[
+        str, typer.Option("--policy", help="weave, repack or solo: those whose plans are valid.")
+    ] = "weave",
+    durations: Annotated[
+        str,
+        typer.Option(
+            "--durations",
+            help="wallclock: stays are fixed, the ratio holds against every policy; work: sharing "
+            "stretches stays, the ratio is along the policy's own trajectory.",
+        ),
+    ] = "wallclock",
+    cluster: ClusterOption = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective", help="What placing a job minimises: per-hour or per-iteration."
+        ),
+    ] = "per-hour",
+    tie_rule: TieRuleOption = "tightest",
+    max_group_size: MaxGroupSizeOption = 5,
+    max_rollout_nodes: MaxRolloutNodesOption = None,
+    max_train_nodes: MaxTrainNodesOption = None,
+    max_rate: MaxRateOption = 1,
+    train_scaling: TrainScalingOption = False,
+    pack_saturated: PackSaturatedOption = False,
+    repack_rule: RepackRuleOption = None,
+    oracle: OracleOption = None,
+    lasting_hours: LastingHoursOption = None,
+    review_hours: ReviewHoursOption = None,
+    moves_per_job: MovesPerJobOption = None,
+    max_moves_per_job_day: MaxMovesPerJobDayOption = None,
+    min_gain_usd: MinGainUsdOption = None,
+    overlap_seconds: OverlapSecondsOption = None,
+    restart_seconds: RestartSecondsOption = None,
+    freeze: FreezeOption = None,
+    time_limit: Annotated[
+        str,
+        typer.Option(
+            "--time-limit-per-snapshot",
+            metavar="T",
+            help="90, 90s, 5m or 1.5h; then the best plan and bound count.",
+        ),
+    ] = "10s",
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", help="Good enough above the bound: 0.01 is 1 %."),
+    ] = 0.0,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes", min=1, help="Processes [one per processor].", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", metavar="FILE", help="Store of finished snapshots: read, and added to."
+        ),
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=0, help="Worst moments to show.")] = 5,
+    show: Annotated[bool, typer.Option("--show", help="Show every moment.")] = False,
+    seed: SeedOption = 0,
+    coefficients: CoefficientsOption = None,
+    strict: StrictOption = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write gap.csv and worst_plan.json there."),
+    ] = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Add seconds and reuse by step to --json.")
+    ] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Hold a replay against the least cost of the jobs present, at every moment.
+
+    The gap, integrated over time, in two parts: online regret (against the same jobs placed
+    anew) and heuristic loss (against the least cost). Of repack, which plans by exact search, all
+    is online regret: what moves cost, and what comes of moving late or never.
+
+    Exit code 0: done; 1: a job cannot run, or a check failed; 2: bad input; 130: Ctrl-C, SIGTERM
+    or SIGHUP (what is known by then is printed).
+    """
+    from instances.plan import Limits
+    from planner.gap.files import GAP_FILES, write_gap_files
+    from planner.gap.proving import optimality_gap
+    from planner.output.folder import require_writable
+    from planner.placement.placer import PlacerParams
+    from planner.replay.replaying import require_convention
+
+    reporter = Reporter(quiet=quiet)
+    require_convention(durations)
+    seconds = seconds_of(time_limit, "--time-limit-per-snapshot")
+    if show and as_json:
+        raise InputError("Expected one of --show and --json: the table, or the document.")
+    moves = MoveOptions(
+        rule=repack_rule,
+        oracle=oracle,
+        lasting_h=lasting_hours,
+        review_h=review_hours,
+        moves_per_job=moves_per_job,
+        max_moves_per_job_day=max_moves_per_job_day,
+        min_gain_usd=min_gain_usd,
+        overlap_s=overlap_seconds,
+        restart_s=restart_seconds,
+        freeze=freeze,
+    )
+    repack = repack_params(moves, (policy,))
+    params = PlacerParams(
+        objective=objective,
+        tie_rule=tie_rule,
+        train_scaling=train_scaling,
+        skip_saturated=not pack_saturated,
+    )
+    if out is not None:
+        require_writable(out, GAP_FILES, force=force)
+    machines = cluster_of(cluster)
+    jobs = with_restarts(moves, read_jobs(trace, machines, coefficients, strict=strict))
+    with ending_as_interrupt(), reporter.progress() as progress:
+        report = optimality_gap(
+            jobs,
+            policy=policy,
+            cluster=machines,
+            limits=Limits(
+                max_group_size=max_group_size,
+                max_rollout_nodes=max_rollout_nodes,
+                max_train_nodes=max_train_nodes,
+                max_rate=max_rate,
+            ),
+            placer=params,
+            repack=repack,
+            durations="work" if durations == "work" else "wallclock",
+            time_limit_per_snapshot_s=seconds,
+            tolerance=tolerance,
+            seed=seed,
+            processes=processes,
+            resume=resume,
+            progress=progress,
+            clock=time.perf_counter if timings else None,
+        )
+    _say(report, resume, reporter)
+    for text in trace_warnings(jobs.jobs, machines):
+        reporter.warn(text)
+    if as_json:
+        from planner.gap.document import gap_document
+
+        print_json(gap_document(report, worst=worst, timings=timings))
+    else:
+        from planner.gap.tables import print_gap
+
+        print_gap(report, stdout_console(), worst=worst, show=show)
+    if timings and not as_json:
+        reporter.note("--timings shows in --json only.")
+    if out is not None:
+        written = write_gap_files(report, out, force=force)
+        reporter.note(f"Wrote {', '.join(written)} to {out}.")
+    if report.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _say(report: GapReport, resume: Path | None, reporter: Reporter) -> None:
+    """Say where the answer comes from, and what is missing."""
+    from planner.gap.document import gap_notes
+
+    if resume is not None:
+        reporter.note(f"Read {report.read:,} of {report.distinct:,} snapshots from {resume}.")
+    for text in gap_notes(report):
+        reporter.warn(text)

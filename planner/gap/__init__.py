@@ -1,0 +1,1 @@
+"""``planner gap``: every moment of a replay against its least cost."""

@@ -1,0 +1,1 @@
+"""What all commands write with: files, pictures, the terminal, and how they end."""

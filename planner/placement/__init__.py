@@ -1,0 +1,1 @@
+"""Where an arriving job goes: the placer, its state, and local search from its plan."""

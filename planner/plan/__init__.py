@@ -1,0 +1,1 @@
+"""``planner plan``: a trace under several policies, as tables, documents and files."""

@@ -1,0 +1,115 @@
+"""Tables and sentences about a fixed fleet: how long jobs wait, and what owning it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from instances.plan import Fleet
+from planner.plan.planning import PlanReport
+from planner.replay.replaying import Convention, ReplayResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["fleet_usd_per_hour", "shown_wait", "waiting_sentences", "waiting_table"]
+
+_HOUR_S: Final = 3600.0
+_MINUTE_S: Final = 60.0
+
+
+def fleet_usd_per_hour(result: ReplayResult) -> float:
+    """Return the price of the whole fleet, used or not, $/h."""
+    fleet = result.fleet
+    assert fleet is not None
+    return result.cluster.usd_per_hour(fleet.rollout_nodes, fleet.train_nodes)
+
+
+def shown_wait(seconds: float) -> str:
+    """Return a time with its unit; none is rounded to 0 that is not."""
+    if seconds >= _HOUR_S:
+        return f"{seconds / _HOUR_S:,.1f} h"
+    if seconds >= _MINUTE_S:
+        return f"{seconds / _MINUTE_S:.0f} min"
+    return f"{max(seconds, 1.0):.0f} s" if seconds > 0 else "0"
+
+
+def _share(share: float) -> str:
+    """Return a share of jobs without rounding a miss up to 100 %."""
+    return "100%" if share == 1 else f"{min(100 * share, 99.9):.1f}%"
+
+
+def _nodes(fleet: Fleet, result: ReplayResult) -> str:
+    """Return the nodes and GPUs of a fleet in words."""
+    parts = []
+    for count, node in (
+        (fleet.rollout_nodes, result.cluster.rollout),
+        (fleet.train_nodes, result.cluster.train),
+    ):
+        gpus = count * node.gpus_per_node
+        parts.append(f"{count} {node.gpu.name} node{'s' * (count != 1)} ({gpus} GPUs)")
+    return " and ".join(parts)
+
+
+def waiting_sentences(result: ReplayResult) -> list[str]:
+    """Return how long jobs wait for the fleet, and what it costs to own it."""
+    fleet = result.fleet
+    if fleet is None:
+        return []
+    hold, hours = fleet_usd_per_hour(result), result.horizon_h
+    lines = [
+        f"Owning {_nodes(fleet, result)} costs ${hold:,.2f}/h, ${hold * hours:,.0f} over the "
+        f"{hours:,.1f} h until the last job is done, whether the nodes are used or not."
+    ]
+    if result.admitted_at_once == 1:
+        return [*lines, "No job waits for this fleet."]
+    waits = [shown_wait(result.wait_quantile(share)) for share in (0.5, 0.95, 1.0)]
+    lines.append(
+        f"{_share(result.admitted_at_once)} of the jobs start at once ({result.queue} queue). "
+        f"They wait {waits[0]} at the median, {waits[1]} at p95 and {waits[2]} at most; SLO met "
+        f"with waiting counted: {_share(result.slo_attainment_with_wait)}."
+    )
+    return lines
+
+
+def waiting_table(report: PlanReport, convention: Convention) -> Table:
+    """Return the waits of every policy on the fleet; means over seeds, but the longest wait."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    options = report.options
+    table = Table(
+        title=f"Waiting for {options.fleet} ({options.queue} queue, {convention})",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("policy", no_wrap=True)
+    for header in (
+        "start\nat once",
+        "wait\np50",
+        "wait\np95",
+        "wait\nmax",
+        "SLO met,\nwaits in",
+        "$ to own\nthe fleet",
+    ):
+        table.add_column(header, justify="right", no_wrap=True)
+    for name in report.results[convention]:
+        runs = report.runs(name, convention)
+
+        def mean(value: Callable[[ReplayResult], float], name: str = name) -> float:
+            return report.mean(name, convention, value).mean
+
+        table.add_row(
+            name,
+            _share(mean(lambda r: r.admitted_at_once)),
+            shown_wait(mean(lambda r: r.wait_quantile(0.5))),
+            shown_wait(mean(lambda r: r.wait_quantile(0.95))),
+            shown_wait(max(r.wait_quantile(1.0) for r in runs)),
+            _share(mean(lambda r: r.slo_attainment_with_wait)),
+            f"{mean(lambda r: fleet_usd_per_hour(r) * r.horizon_h):,.0f}",
+            style="bold" if name == report.policy else "",
+        )
+    return table

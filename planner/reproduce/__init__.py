@@ -1,0 +1,1 @@
+"""``planner reproduce``: published figures beside ours."""

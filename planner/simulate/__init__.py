@@ -1,0 +1,1 @@
+"""``planner simulate``: sampled lengths, failures, long-tail migration and drift."""
