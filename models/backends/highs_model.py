@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from importlib.metadata import version
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final
 
 import highspy
@@ -210,6 +211,11 @@ class HighsModel:
     def row_bounds(self, row: int, lower: float, upper: float) -> None:
         """Change the bounds of one row."""
         self._require(self._highs.changeRowBounds(row, lower, upper), "change row bounds")
+
+    def read(self, path: Path) -> None:
+        """Read a model file (MPS or LP), a MIP, in place of what there is."""
+        self._require(self._highs.readModel(str(path)), f"read {path.name}")
+        self._mip = True
 
     def run(self, seconds: float | None = None, *, lp: bool = True) -> Ended:
         """Solve; ``seconds`` is what this run may take."""

@@ -463,3 +463,19 @@ def test_faulty_sparse_columns_are_refused() -> None:
         model.add_sparse_columns(np.ones(1), np.array([0]), np.array([7]), np.ones(1))
     with pytest.raises(FleetPlannerError, match="refused to delete columns"):
         model.delete_columns(np.array([9]))
+
+
+def test_a_model_file_is_read_back_and_one_that_is_missing_refused(tmp_path):
+    """Two items of cost 2 and 3, at least 3 units of which one gives 1 and two gives 2: cost 5."""
+    path = tmp_path / "m.lp"
+    path.write_text(
+        "minimize\n obj: 2 a + 3 b\nsubject to\n c: a + 2 b >= 3\nbinary\n a\n b\nend\n",
+        encoding="ascii",
+    )
+    model = HighsModel()
+    model.read(path)
+    assert model.run(lp=False) is Ended.OPTIMAL
+    assert model.objective == pytest.approx(5.0)
+    assert model.bound == pytest.approx(5.0)
+    with pytest.raises(FleetPlannerError, match=r"refused to read none\.lp"):
+        HighsModel().read(tmp_path / "none.lp")
