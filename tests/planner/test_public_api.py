@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
 import os
@@ -60,6 +61,39 @@ def test_every_name_is_that_of_its_home_and_documented(name: str) -> None:
         assert len(first) > 15
         # A dataclass without words gets its signature as docstring.
         assert not first.startswith(f"{name}(")
+
+
+#: Public functions whose docstring has an example, which is run here.
+SHOWN = (
+    "cheapest_fleet",
+    "cheapest_fleets",
+    "fleet_uncertainty",
+    "gantt_figure",
+    "newsvendor",
+    "optimality_gap",
+    "owned_and_rented",
+    "plan_trace",
+    "price_crossover",
+    "schedule_group",
+    "simulate_trace",
+    "size_trace",
+    "snapshot_bounds",
+    "solve_snapshot",
+)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_examples_of_public_functions_hold(name: str) -> None:
+    home = importlib.import_module(planner._HOME[name])
+    (test,) = (
+        found
+        for found in doctest.DocTestFinder(recurse=False).find(
+            getattr(home, name), name, home, vars(home)
+        )
+        if found.examples
+    )
+    words: list[str] = []
+    assert doctest.DocTestRunner().run(test, out=words.append).failed == 0, "".join(words)
 
 
 def test_names_are_listed_and_others_are_refused() -> None:
