@@ -6,7 +6,9 @@ Moments without jobs that may share are there only if the policy pays for nodes 
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from instances.plan_file import write_plan_json
@@ -24,21 +26,34 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def write_gap_files(report: GapReport, directory: Path, *, force: bool) -> tuple[str, ...]:
+def gap_writers(report: GapReport) -> dict[str, Writer]:
+    """Return what writes gap.csv and, where a worst moment is solved, its plan."""
+    writers: dict[str, Writer] = {_ROWS: lambda path: _write_rows(report, path)}
+    solved = [row for row in report.worst(len(report.rows)) if row.solved is not None]
+    plan = report.plan_at(solved[0]) if solved else None
+    if plan is not None:
+        writers[_WORST] = lambda path: write_plan_json(plan, path)
+    return writers
+
+
+def write_gap_files(
+    report: GapReport,
+    directory: Path,
+    *,
+    force: bool,
+    more: Mapping[str, Writer] = MappingProxyType({}),
+) -> tuple[str, ...]:
     """Write gap.csv and, where a worst moment is solved, its plan; return what was written.
 
     Prices of a moment leave out the dedicated nodes of async jobs, which have their own column.
+    Files of ``more`` are written with them: all or none.
 
     Raises
     ------
     InputError
         When a file is in the way and ``force`` is not set, or the disk refuses.
     """
-    writers: dict[str, Writer] = {_ROWS: lambda path: _write_rows(report, path)}
-    solved = [row for row in report.worst(len(report.rows)) if row.solved is not None]
-    plan = report.plan_at(solved[0]) if solved else None
-    if plan is not None:
-        writers[_WORST] = lambda path: write_plan_json(plan, path)
+    writers = {**gap_writers(report), **more}
     write_files(directory, writers, force=force)
     return tuple(writers)
 

@@ -53,7 +53,8 @@ from planner.gap.store import Keys, Store
 from planner.gap.workers import cpus, solved_links
 from planner.output.ctrl_c import CtrlC
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import PolicyOptions, require_policy
+from planner.policies.policy import PolicyOptions
+from planner.policies.registry import require_policy
 from planner.policies.repack_params import RepackParams
 from planner.replay.replaying import Convention, ReplayResult, replay, require_convention
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_gap"]
+__all__ = ["gap_legend", "gap_lines", "gap_table", "moments_table", "print_gap"]
 
 _HOUR_S: Final = 3600.0
 _LEGEND_MOVES: Final = (
@@ -129,6 +129,18 @@ def _proofs(report: GapReport) -> Iterator[str]:
     yield f"{text}."
 
 
+def gap_lines(report: GapReport) -> Iterator[str]:
+    """Yield the answer in sentences: what is paid and proved, the ratio and its parts."""
+    yield _cost(report)
+    for lines in (_gap, _proofs, _moves, _apart):
+        yield from lines(report)
+
+
+def gap_legend(report: GapReport) -> str:
+    """Return what the columns of the tables are."""
+    return _LEGEND if report.result.pins_fixed else _LEGEND_MOVES
+
+
 def _apart(report: GapReport) -> Iterator[str]:
     n = len(report.trace.jobs.where_mode("async"))
     if n:
@@ -148,23 +160,15 @@ def print_gap(report: GapReport, console: Console, *, worst: int = 5, show: bool
         style="bold",
         markup=False,
     )
-    lines = (
-        _cost(report),
-        *_gap(report),
-        *_proofs(report),
-        *_moves(report),
-        *_apart(report),
-    )
-    for line in lines:
+    for line in gap_lines(report):
         console.print(line, markup=False)
     if report.rows:
-        console.print(_jobs_table(report))
+        console.print(gap_table(report))
         rows = report.every if show else report.worst(worst)
         if rows:
             title = "Every moment" if show else "Worst moments"
-            console.print(_moments_table(rows, title))
-        legend = _LEGEND if report.result.pins_fixed else _LEGEND_MOVES
-        console.print(legend, style="dim", markup=False)
+            console.print(moments_table(rows, title))
+        console.print(gap_legend(report), style="dim", markup=False)
     for note in data_notes(report.trace.jobs):
         console.print(note, style="dim", markup=False)
 
@@ -189,7 +193,7 @@ def _table(title: str, headers: Sequence[str]) -> Table:
     return table
 
 
-def _jobs_table(report: GapReport) -> Table:
+def gap_table(report: GapReport) -> Table:
     """Return the gap by number of jobs present."""
     headers = ("jobs", "hours", "policy\n$/h", "bound\n$/h", "policy/\nbound", "regret", "loss",
                "rest")  # fmt: skip
@@ -208,7 +212,8 @@ def _jobs_table(report: GapReport) -> Table:
     return table
 
 
-def _moments_table(rows: Sequence[GapRow], title: str) -> Table:
+def moments_table(rows: Sequence[GapRow], title: str) -> Table:
+    """Return moments with their four prices."""
     headers = ("from\nh", "for\nh", "jobs", "policy\n$/h", "again\n$/h", "held\n$/h", "bound\n$/h",
                "policy/\nbound", "")  # fmt: skip
     table = _table(title, headers)

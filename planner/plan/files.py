@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,8 +118,24 @@ def _timeline_frame(report: PlanReport) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def write_plan_files(report: PlanReport, directory: Path, *, force: bool) -> None:
+def write_plan_files(
+    report: PlanReport,
+    directory: Path,
+    *,
+    force: bool,
+    more: Mapping[str, Writer] = MappingProxyType({}),
+) -> tuple[str, ...]:
     """Write plan.json (main policy, primary convention), jobs.csv and timeline.csv.
+
+    Parameters
+    ----------
+    more : mapping of str to Writer, optional
+        Files to write with them: all of them or none.
+
+    Returns
+    -------
+    tuple of str
+        Names of the files written.
 
     Raises
     ------
@@ -130,5 +148,7 @@ def write_plan_files(report: PlanReport, directory: Path, *, force: bool) -> Non
         "plan.json": lambda path: write_plan_json(plan, path),
         "jobs.csv": csv_writer(_jobs_frame(report)),
         "timeline.csv": csv_writer(_timeline_frame(report)),
+        **more,
     }
     write_files(directory, writers, force=force)
+    return tuple(writers)

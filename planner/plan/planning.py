@@ -13,8 +13,8 @@ from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Fleet, Limits
 from instances.trace import Trace
 from planner.placement.placer import PlacerParams
-from planner.policies.policy import QueueRule
-from planner.policies.registry import PolicyOptions, make_policy, require_policy
+from planner.policies.policy import PolicyOptions, QueueRule
+from planner.policies.registry import make_policy, require_policy
 from planner.policies.repack_params import RepackParams
 from planner.replay.interval import Interval, interval
 from planner.replay.replaying import Convention, ReplayResult, replay, require_convention

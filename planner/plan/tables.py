@@ -21,9 +21,16 @@ if TYPE_CHECKING:
     from instances.plan import Plan
 
 __all__ = [
+    "answer_sentences",
+    "convention_title",
+    "cost_over_bound",
     "data_notes",
+    "groups_of",
     "moves_sentence",
     "percent",
+    "plan_notes",
+    "policy_cells",
+    "policy_columns",
     "print_check",
     "print_plan",
     "print_profile",
@@ -72,13 +79,42 @@ def _compared(report: PlanReport) -> tuple[str, ...]:
     return usual or report.baselines[:2]
 
 
+def convention_title(report: PlanReport, convention: Convention) -> str:
+    """Return what a convention means, in one line."""
+    pauses = convention == "wallclock" and bool(_moving(report))
+    return _TITLE_PAUSES if pauses else _TITLES[convention]
+
+
+def policy_columns(report: PlanReport) -> tuple[tuple[str, str], ...]:
+    """Return the headings of :func:`policy_cells`: one for narrow tables, one in full."""
+    cluster, moving = report.options.cluster, bool(_moving(report))
+    full = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
+    names = full
+    if len(names) > (_WIDEST_NAMES_MOVING if moving else _WIDEST_NAMES):
+        names = "R+T" if moving else "roll.+train"
+    money = "k$" if _in_thousands(report) else "$"
+    return (
+        ("policy", "policy"),
+        ("$/h\nmean", "mean price, $/h"),
+        (f"{money}\ntotal", f"total, {money}"),
+        *(
+            (_versus(baseline, short=moving), f"vs {baseline}: its total over this one, ratio")
+            for baseline in _compared(report)
+        ),
+        (f"peak{'' if moving else ' GPUs'}\n{names}", f"peak GPUs, {full}"),
+        ("SLO\nmet", "SLO met, % of jobs"),
+        ("idle\nR/T", "idle R/T, % of node time"),
+        ("cost/\nbound", "cost/bound, ratio"),
+        *((("moves\na job", "moves a job"),) if moving else ()),
+    )
+
+
 def _policy_table(report: PlanReport, convention: Convention) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    cluster, moving = report.options.cluster, bool(_moving(report))
     table = Table(
-        title=_TITLE_PAUSES if moving and convention == "wallclock" else _TITLES[convention],
+        title=convention_title(report, convention),
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
@@ -86,25 +122,13 @@ def _policy_table(report: PlanReport, convention: Convention) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
-    if len(names) > (_WIDEST_NAMES_MOVING if moving else _WIDEST_NAMES):
-        names = "R+T" if moving else "roll.+train"
     from rich.markup import escape
 
-    for header in (
-        "$/h\nmean",
-        "k$\ntotal" if _in_thousands(report) else "$\ntotal",
-        *(_versus(baseline, short=moving) for baseline in _compared(report)),
-        f"peak{'' if moving else ' GPUs'}\n{escape(names)}",
-        "SLO\nmet",
-        "idle\nR/T",
-        "cost/\nbound",
-        *(("moves\na job",) if moving else ()),
-    ):
-        table.add_column(header, justify="right", no_wrap=True)
+    for heading, _ in policy_columns(report)[1:]:
+        table.add_column(escape(heading), justify="right", no_wrap=True)
     for name in report.results[convention]:
         table.add_row(
-            *_policy_cells(report, name, convention), style="bold" if name == report.policy else ""
+            *policy_cells(report, name, convention), style="bold" if name == report.policy else ""
         )
     return table
 
@@ -121,7 +145,7 @@ def _in_thousands(report: PlanReport) -> bool:
     return max(result.usd_total for _, _, result in report) >= 10_000
 
 
-def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list[str]:
+def policy_cells(report: PlanReport, name: str, convention: Convention) -> list[str]:
     """Return one row; means over seeds where the policy draws, but the largest peak."""
     cluster, runs = report.options.cluster, report.runs(name, convention)
     thousands = _in_thousands(report)
@@ -145,7 +169,7 @@ def _policy_cells(report: PlanReport, name: str, convention: Convention) -> list
         f"{gpus_r}+{gpus_t}",
         share_met(mean(lambda r: r.slo_attainment)),
         f"{idle('rollout')}/{idle('train')}",
-        _ratio(_cost_over_bound(runs[0])),
+        _ratio(cost_over_bound(runs[0])),
         *((_moves_cell(runs[0]),) if _moving(report) else ()),
     ]
 
@@ -199,10 +223,10 @@ def _drawn(report: PlanReport) -> list[str]:
     return lines
 
 
-def _groups_of(result: ReplayResult) -> str:
+def groups_of(result: ReplayResult) -> str:
     """Return what a bound holds for, in words: it never beats plans under looser limits."""
     size = result.limits.max_group_size
-    return f"with groups of at most {size} jobs" if size else "whatever its groups"
+    return f"with groups of at most {size} jobs" if size else "with groups of any size"
 
 
 def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
@@ -229,23 +253,23 @@ def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
 
 def _bound_sentence(result: ReplayResult) -> str:
     """Return what is proven about the least cost, by the convention of the result."""
-    if _cost_over_bound(result) is None:
+    if cost_over_bound(result) is None:
         return "No valid plan costs less: nothing runs but on dedicated nodes."
     if result.convention == "work":
         return (
             f"Proven: no valid plan does the same work for less than "
             f"${result.work_bound_usd_total:,.0f}, so this one costs at most "
-            f"{_ratio(_cost_over_bound(result))} x the least."
+            f"{_ratio(cost_over_bound(result))} x the least."
         )
     stays = "these stays" if result.pins_fixed else "these stays without pauses"
     return (
-        f"Proven: no valid plan {_groups_of(result)} costs less than "
+        f"Proven: no valid plan {groups_of(result)} costs less than "
         f"${result.bound_usd_total:,.0f} for {stays} ({result.bound_method} bound), so this "
-        f"one costs at most {_ratio(_cost_over_bound(result))} x the least."
+        f"one costs at most {_ratio(cost_over_bound(result))} x the least."
     )
 
 
-def _cost_over_bound(result: ReplayResult) -> float | None:
+def cost_over_bound(result: ReplayResult) -> float | None:
     """Return cost over the true bound of the convention (design section 4)."""
     if result.convention == "wallclock" or not result.promises_valid:
         return result.ratio
@@ -270,8 +294,9 @@ def _against(report: PlanReport, convention: Convention) -> str:
     return f"By {convention} {report.policy} is {', '.join(parts)}." if parts else ""
 
 
-def _answer(report: PlanReport, result: ReplayResult) -> list[str]:
+def answer_sentences(report: PlanReport) -> list[str]:
     """Return the answer in sentences: fleet, price, gap, savings, admission, links."""
+    result = report.result(report.policy)
     cluster = result.cluster
     lines = [_fleet_sentence(report, result), *waiting_sentences(result)]
     if result.promises_valid:
@@ -331,18 +356,18 @@ def print_plan(report: PlanReport, console: Console) -> None:
         style="bold",
         markup=False,
     )
-    for line in _answer(report, result):
+    for line in answer_sentences(report):
         console.print(line, markup=False)
     for convention in report.results:
         console.print()
         console.print(_policy_table(report, convention))
         if report.options.fleet is not None:
             console.print(waiting_table(report, convention))
-    for note in _notes(report):
+    for note in plan_notes(report):
         console.print(note, style="dim", markup=False)
 
 
-def _notes(report: PlanReport) -> list[str]:
+def plan_notes(report: PlanReport) -> list[str]:
     """Return what a reader of the tables must know, one fact a line."""
     notes = ["$/h is the mean over the row's own horizon; totals compare better."]
     if report.options.fleet is not None:
@@ -415,12 +440,13 @@ def print_check(name: str, plan: Plan, report: CheckReport, console: Console, mo
         pauses = f", {_many(len(plan.pauses), 'pause')} of {hours:,.1f} h in all"
     if plan.fleet is not None:
         pauses += f", fleet of {plan.fleet}, {_many(len(plan.starts), 'job')} waited for it"
+    unit = "/h" if plan.durations == "snapshot" else ""
     console.print(f"{name}: {verdict}", style="bold", markup=False)
     console.print(
         f"{_many(report.n_jobs, 'job')}, {_many(report.n_groups, 'group version')}{pauses}, policy "
         f"{plan.policy}, {plan.durations} convention; price re-derived: "
-        f"${report.usd_total_recomputed:,.2f} "
-        f"(claimed ${plan.usd_total:,.2f}); peak {report.peak_nodes['rollout']} rollout + "
+        f"${report.usd_total_recomputed:,.2f}{unit} "
+        f"(claimed ${plan.usd_total:,.2f}{unit}); peak {report.peak_nodes['rollout']} rollout + "
         f"{report.peak_nodes['train']} train nodes.",
         markup=False,
     )

@@ -12,7 +12,15 @@ from planner.replay.replaying import Convention, ReplayResult
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["fleet_usd_per_hour", "shown_wait", "waiting_sentences", "waiting_table"]
+__all__ = [
+    "fleet_usd_per_hour",
+    "shown_wait",
+    "waiting_cells",
+    "waiting_columns",
+    "waiting_sentences",
+    "waiting_table",
+    "waiting_title",
+]
 
 _HOUR_S: Final = 3600.0
 _MINUTE_S: Final = 60.0
@@ -72,14 +80,49 @@ def waiting_sentences(result: ReplayResult) -> list[str]:
     return lines
 
 
+def waiting_title(report: PlanReport, convention: Convention) -> str:
+    """Return what the waits are for."""
+    options = report.options
+    return f"Waiting for {options.fleet} ({options.queue} queue, {convention})"
+
+
+def waiting_columns() -> tuple[tuple[str, str], ...]:
+    """Return the headings of :func:`waiting_cells`: one for narrow tables, one in full."""
+    return (
+        ("policy", "policy"),
+        ("start\nat once", "start at once, % of jobs"),
+        ("wait\np50", "wait at p50"),
+        ("wait\np95", "wait at p95"),
+        ("wait\nmax", "longest wait"),
+        ("SLO met,\nwaits in", "SLO met with waits counted, % of jobs"),
+        ("$ to own\nthe fleet", "owning the fleet, $"),
+    )
+
+
+def waiting_cells(report: PlanReport, name: str, convention: Convention) -> tuple[str, ...]:
+    """Return the waits of a policy on the fleet; means over seeds, but the longest wait."""
+
+    def mean(value: Callable[[ReplayResult], float]) -> float:
+        return report.mean(name, convention, value).mean
+
+    return (
+        name,
+        _share(mean(lambda r: r.admitted_at_once)),
+        shown_wait(mean(lambda r: r.wait_quantile(0.5))),
+        shown_wait(mean(lambda r: r.wait_quantile(0.95))),
+        shown_wait(max(r.wait_quantile(1.0) for r in report.runs(name, convention))),
+        _share(mean(lambda r: r.slo_attainment_with_wait)),
+        f"{mean(lambda r: fleet_usd_per_hour(r) * r.horizon_h):,.0f}",
+    )
+
+
 def waiting_table(report: PlanReport, convention: Convention) -> Table:
-    """Return the waits of every policy on the fleet; means over seeds, but the longest wait."""
+    """Return the waits of every policy on the fleet."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    options = report.options
     table = Table(
-        title=f"Waiting for {options.fleet} ({options.queue} queue, {convention})",
+        title=waiting_title(report, convention),
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
@@ -87,29 +130,10 @@ def waiting_table(report: PlanReport, convention: Convention) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    for header in (
-        "start\nat once",
-        "wait\np50",
-        "wait\np95",
-        "wait\nmax",
-        "SLO met,\nwaits in",
-        "$ to own\nthe fleet",
-    ):
-        table.add_column(header, justify="right", no_wrap=True)
+    for heading, _ in waiting_columns()[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
     for name in report.results[convention]:
-        runs = report.runs(name, convention)
-
-        def mean(value: Callable[[ReplayResult], float], name: str = name) -> float:
-            return report.mean(name, convention, value).mean
-
         table.add_row(
-            name,
-            _share(mean(lambda r: r.admitted_at_once)),
-            shown_wait(mean(lambda r: r.wait_quantile(0.5))),
-            shown_wait(mean(lambda r: r.wait_quantile(0.95))),
-            shown_wait(max(r.wait_quantile(1.0) for r in runs)),
-            _share(mean(lambda r: r.slo_attainment_with_wait)),
-            f"{mean(lambda r: fleet_usd_per_hour(r) * r.horizon_h):,.0f}",
-            style="bold" if name == report.policy else "",
+            *waiting_cells(report, name, convention), style="bold" if name == report.policy else ""
         )
     return table

@@ -42,7 +42,8 @@ from models.bounds.volume import VolumeSums
 from models.problem.options import Deadline, OutOfTimeError
 from models.problem.result import StoppedBy
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import Policy, PolicyOptions, make_policy
+from planner.policies.policy import Policy, PolicyOptions
+from planner.policies.registry import make_policy
 from planner.policies.regroup import Profile, Regroup, Regrouping, RegroupParams, Resubmit
 from planner.policies.replay_result import ReplayResult
 from planner.replay.interval import Interval, interval
@@ -351,7 +352,7 @@ def require_drift_policy(policy: str) -> None:
     """Raise InputError for a policy that has no drift, with the nearest that has."""
     if policy not in DRIFT_POLICIES:
         raise InputError(
-            f"Expected policy in {', '.join(DRIFT_POLICIES)}, got '{policy}'."
+            f"Expected drift_policies in {', '.join(DRIFT_POLICIES)}, got '{policy}'."
             f"{did_you_mean(policy, DRIFT_POLICIES)}"
         )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from instances.errors import InputError
 from instances.jobs import JobTable
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.replay_result import Convention, JobRecord, ReplayResult
 from planner.replay.failing_replay import FailureCounts, FailureRun, replay_with_failures
 from planner.replay.failures import FailureParams

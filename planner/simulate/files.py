@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from planner.output.folder import csv_writer, write_files
+from planner.output.folder import Writer, csv_writer, write_files
 from planner.simulate.rows import TABLES
 
 if TYPE_CHECKING:
@@ -21,9 +22,15 @@ def simulation_files(params: SimulationParams) -> tuple[str, ...]:
 
 
 def write_simulation_files(
-    report: SimulationReport, directory: Path, *, force: bool
+    report: SimulationReport,
+    directory: Path,
+    *,
+    force: bool,
+    more: Mapping[str, Writer] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Write the tables that have rows, and return the names of their files.
+
+    Files of ``more`` are written with them: all or none.
 
     Raises
     ------
@@ -32,10 +39,11 @@ def write_simulation_files(
     """
     import pandas as pd
 
-    writers: dict[str, Callable[[Path], None]] = {}
+    writers: dict[str, Writer] = {}
     for name, table in TABLES.items():
         rows = list(table(report))
         if rows:
             writers[f"{name}.csv"] = csv_writer(pd.DataFrame(rows))
+    writers |= more
     write_files(directory, writers, force=force)
     return tuple(writers)

@@ -19,16 +19,21 @@ from planner.output.pictures import COLOURS, drawing, require_format, save_pictu
 from planner.simulate.runtime_run import POOLS, Event, GroupRun
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["run_figure", "run_rows", "shown_s", "write_run"]
+__all__ = ["run_figure", "run_rows", "run_tips", "shown_s", "write_run"]
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _IDLE, _SWITCH, _UNNAMED = ".", "-", "#"
 _LEAST_WIDTH: Final = 10
-_WIDTH_IN: Final = 9.0
+_WIDTH_IN: Final = 7.2
 _ROW_IN: Final = 0.42
-_FONT_PT: Final = 8.0
+_FONT_PT: Final = 9.0
+#: Jobs named in one line of the legend.
+_NAMES: Final = 4
+#: Share of the time shown that a phase must have to bear its job's letter.
+_LETTER_SHARE: Final = 0.025
 
 Row = tuple[str, int]
 
@@ -130,8 +135,39 @@ def run_rows(run: GroupRun, seconds: float, *, width: int = 72) -> list[str]:
 # --- the picture ----------------------------------------------------------------------------------
 
 
-def run_figure(run: GroupRun, seconds: float) -> Figure:
+def _drawn(run: GroupRun, seconds: float) -> Iterator[tuple[int, Event]]:
+    """Yield (place of the node, event) of all that is shown, in order of drawing."""
+    for top, events in enumerate(_on_nodes(run, shown_s(run, seconds)).values()):
+        for event in events:
+            yield top, event
+
+
+def run_tips(run: GroupRun, seconds: float) -> dict[str, str]:
+    """Return what each phase of :func:`run_figure` is, by the gid of its bar."""
+    nodes = list(_on_nodes(run, shown_s(run, seconds)))
+    tips = {}
+    for number, (top, event) in enumerate(_drawn(run, seconds)):
+        pool, node = nodes[top]
+        job = run.version.placements[event.job].job_id
+        switch = ""
+        if event.run_s > event.start_s:
+            switch = f", after {event.run_s - event.start_s:,.1f} s of switching"
+        tips[f"phase-{number}"] = (
+            f"{job}, {event.pool} {event.iteration + 1} on {pool} {node}: {event.run_s:,.1f} to "
+            f"{event.end_s:,.1f} s{switch}"
+        )
+    return tips
+
+
+def run_figure(run: GroupRun, seconds: float, *, title: bool = True) -> Figure:
     """Return the first seconds of a run as a picture.
+
+    Parameters
+    ----------
+    run : GroupRun
+    seconds : float
+    title : bool
+        Whether the picture says what it shows.
 
     Raises
     ------
@@ -139,46 +175,73 @@ def run_figure(run: GroupRun, seconds: float) -> Figure:
         As :func:`shown_s`.
     """
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
     end_s = shown_s(run, seconds)
     nodes = _on_nodes(run, end_s)
-    figure = Figure(figsize=(_WIDTH_IN, 0.9 + _ROW_IN * len(nodes)))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    height_in = 1.4 + _ROW_IN * len(nodes) + 0.2 * -(-len(run.version.placements) // _NAMES)
+    figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
+    axes = figure.subplots()
     axes.set_xlim(0.0, end_s)
     axes.set_ylim(len(nodes) - 0.5, -0.5)
-    for top, events in enumerate(nodes.values()):
-        for event in events:
-            colour = COLOURS[event.job % len(COLOURS)]
-            look: dict[str, Any] = {"height": 0.8, "edgecolor": "black", "linewidth": 0.6}
-            if event.run_s > event.start_s:
-                switch_s = event.run_s - event.start_s
-                axes.barh(top, switch_s, left=event.start_s, color=colour, hatch="//////", **look)
-            axes.barh(top, event.end_s - event.run_s, left=event.run_s, color=colour, **look)
+    for number, (top, event) in enumerate(_drawn(run, seconds)):
+        _draw_phase(axes, run, top, event, f"phase-{number}", end_s)
     axes.set_yticks(range(len(nodes)))
     axes.set_yticklabels([f"{pool} {node}" for pool, node in nodes], fontsize=_FONT_PT)
     axes.tick_params(labelsize=_FONT_PT)
     axes.set_xlabel("seconds", fontsize=_FONT_PT)
-    axes.set_title(
-        f"Group {run.version.group_id}, {run.discipline}: the first {end_s:,.0f} s",
-        loc="left",
-        fontsize=_FONT_PT + 2,
-        parse_math=False,
-    )
-    placements = run.version.placements
-    colours = [COLOURS[j % len(COLOURS)] for j in range(len(placements))]
-    handles = [Patch(facecolor=colour, edgecolor="black") for colour in colours]
+    if title:
+        figure.suptitle(
+            f"Group {run.version.group_id}, {run.discipline}: the first {end_s:,.0f} s",
+            fontsize=_FONT_PT + 2,
+            parse_math=False,
+        )
+    _name_jobs(axes, run)
+    return figure
+
+
+def _draw_phase(axes: Axes, run: GroupRun, top: int, event: Event, gid: str, end_s: float) -> None:
+    """Draw one phase on one node, its switch hatched, with its job's letter where it fits."""
+    colour = COLOURS[event.job % len(COLOURS)]
+    look: dict[str, Any] = {"height": 0.8, "edgecolor": "black", "linewidth": 0.6}
+    if event.run_s > event.start_s:
+        switch_s = event.run_s - event.start_s
+        axes.barh(top, switch_s, left=event.start_s, color=colour, hatch="//////", **look)
+    (bar,) = axes.barh(top, event.end_s - event.run_s, left=event.run_s, color=colour, **look)
+    bar.set_gid(gid)
+    seen_s = min(event.end_s, end_s) - event.run_s
+    if len(run.version.placements) > 1 and seen_s > _LETTER_SHARE * end_s:
+        axes.text(
+            event.run_s + seen_s / 2,
+            top,
+            _letter(event.job),
+            ha="center",
+            va="center",
+            fontsize=_FONT_PT,
+            color="white" if colour == COLOURS[4] else "black",
+        )
+
+
+def _name_jobs(axes: Axes, run: GroupRun) -> None:
+    """Name the jobs above the axes, each by its letter and its colour."""
+    from matplotlib.patches import Patch
+
+    jobs = [placement.job_id for placement in run.version.placements]
+    handles = [
+        Patch(facecolor=COLOURS[j % len(COLOURS)], edgecolor="black") for j in range(len(jobs))
+    ]
+    handles.append(Patch(facecolor="white", edgecolor="black", hatch="//////"))
+    names = [f"{_letter(j)}  {job}" for j, job in enumerate(jobs)]
     legend = axes.legend(
         handles,
-        [placement.job_id for placement in placements],
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
+        [*names, "switch"],
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        ncols=_NAMES,
         fontsize=_FONT_PT,
         frameon=False,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
-    return figure
 
 
 def write_run(run: GroupRun, seconds: float, path: Path) -> None:

@@ -116,6 +116,9 @@ class SloRow:
     iterations_over_planned : Interval
     idle_rollout, idle_train : Interval
         Share of the provisioned node-seconds in which no phase runs.
+    slowdowns, over_deadline : tuple of float
+        Of every job its mean iteration time over worst-case ``T_j`` and over ``D_j``, mean over
+        replications; infinite where one does no iteration. Not in ``row``.
     replications, seed : int
     """
 
@@ -144,12 +147,16 @@ class SloRow:
     idle_train: Interval
     replications: int
     seed: int
+    slowdowns: tuple[float, ...] = ()
+    over_deadline: tuple[float, ...] = ()
 
     @property
     def row(self) -> dict[str, Any]:
         """The row as plain values: an interval is its mean, low and high."""
         out: dict[str, Any] = {}
         for name, value in asdict(self).items():
+            if name in ("slowdowns", "over_deadline"):
+                continue
             if isinstance(value, dict):
                 out[name] = value["mean"]
                 out[f"{name}_low"], out[f"{name}_high"] = value["low"], value["high"]
@@ -326,4 +333,8 @@ def _row(
         idle_train=interval([report.idle_fraction["train"] for report in reports]),
         replications=len(reports),
         seed=seed,
+        slowdowns=tuple(np.mean([report.slowdown for report in reports], axis=0).tolist()),
+        over_deadline=tuple(
+            np.mean([r.mean_iteration_s / r.deadline_s for r in reports], axis=0).tolist()
+        ),
     )

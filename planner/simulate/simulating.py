@@ -23,7 +23,8 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.trace import Trace
 from planner.output.report_parts import parts_in_order
-from planner.policies.registry import PolicyOptions, require_policy
+from planner.policies.policy import PolicyOptions
+from planner.policies.registry import require_policy
 from planner.replay.failures import GUESSED_JOB_MTBF_H, GUESSED_NODE_MTBF_H, FailureParams
 from planner.replay.replaying import Convention, replay, require_convention
 from planner.simulate.drift import DriftParams, DriftStudy, drift_study, require_drift_policy
@@ -219,6 +220,15 @@ def simulate_trace(
     ------
     InputError
         For an unknown policy or convention.
+
+    Examples
+    --------
+    >>> from instances.catalog import catalog_path
+    >>> from instances.trace import read_trace
+    >>> trace = read_trace(catalog_path("tiny-open-shop"))
+    >>> report = simulate_trace(trace, params=SimulationParams(parts=("runtime",), levels=("max",)))
+    >>> len(report.runtime)
+    1
     """
     if isinstance(trace, JobTable):
         trace = Trace(name="jobs", sha256=None, jobs=trace)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from planner.output.fitting_tables import show_table, text_table
 from planner.plan.tables import data_notes
@@ -12,10 +13,42 @@ from planner.size.words import signed_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from planner.simulate.drift import DriftStudy
+    from planner.simulate.failure_report import CheckpointRow
+    from planner.simulate.runtime_report import SloRow
     from planner.simulate.simulating import SimulationReport
 
-__all__ = ["print_simulation"]
+__all__ = [
+    "DRIFT_NOTE",
+    "FAILURES_NOTE",
+    "MIGRATION_NOTE",
+    "RUNTIME_NOTE",
+    "drift_table",
+    "failures_table",
+    "migration_reasons",
+    "migration_table",
+    "print_simulation",
+    "runtime_table",
+    "with_half_width",
+]
+
+RUNTIME_NOTE: Final = (
+    "cost of work: per iteration done, each worth its worst case, against planning at max. "
+    "± is half of a 95% interval over runs."
+)
+FAILURES_NOTE: Final = (
+    "cost ratio: over the same without failures. Checkpoints cost nothing here, so the more "
+    "the better; mean times between failures are inputs (defaults are guesses)."
+)
+MIGRATION_NOTE: Final = (
+    "Pairings are examples, not jobs of this trace; over the family: half of the range over "
+    "inputs that are not published."
+)
+DRIFT_NOTE: Final = (
+    "over regroup: total cost over that of planning everybody anew every hour, seed by seed."
+)
 
 
 def print_simulation(report: SimulationReport, console: Console) -> None:
@@ -38,7 +71,7 @@ def print_simulation(report: SimulationReport, console: Console) -> None:
         console.print(line, markup=False)
 
 
-def _percent(value: Interval, digits: int = 1) -> str:
+def with_half_width(value: Interval, digits: int = 1) -> str:
     """Return a share as a percentage, with half the width of its interval."""
     mean = f"{100 * value.mean:.{digits}f}"
     half = "" if value.low is None or value.high is None else _half(value, 100, digits)
@@ -60,9 +93,14 @@ def _half(value: Interval, scale: float, digits: int) -> str:
 
 
 def _runtime(report: SimulationReport, console: Console) -> None:
-    if not report.runtime:
-        return
-    first = report.runtime[0]
+    if report.runtime:
+        show_table(console, runtime_table(report.runtime))
+        console.print(RUNTIME_NOTE, markup=False)
+
+
+def runtime_table(rows: Sequence[SloRow]) -> Table:
+    """Return what planning at each level costs, and whose promise it breaks."""
+    first = rows[0]
     runs = first.replications
     table = text_table(
         f"Planned for tokens at, and run {runs} time{'s' * (runs != 1)} with sampled lengths "
@@ -78,30 +116,30 @@ def _runtime(report: SimulationReport, console: Console) -> None:
             "idle T",
         ),
     )
-    for row in report.runtime:
+    for row in rows:
         table.add_row(
             row.level,
             f"{row.usd_per_hour_mean:,.2f}",
             signed_percent(-row.work_saved_share),
-            _percent(row.slo_attainment),
-            _percent(row.late_iterations_share, 2),
+            with_half_width(row.slo_attainment),
+            with_half_width(row.late_iterations_share, 2),
             f"{row.worst_over_deadline:.3f}",
-            _percent(row.idle_rollout, 0),
-            _percent(row.idle_train, 0),
+            with_half_width(row.idle_rollout, 0),
+            with_half_width(row.idle_train, 0),
         )
-    show_table(console, table)
-    console.print(
-        "cost of work: per iteration done, each worth its worst case, against planning at max. "
-        "± is half of a 95% interval over runs.",
-        markup=False,
-    )
+    return table
 
 
 def _failures(report: SimulationReport, console: Console) -> None:
-    if not report.failures:
-        return
-    first = report.failures[0].reports[0].params
-    what, seeds = f"{len(first.events)} listed", len(report.failures[0].reports)
+    if report.failures:
+        show_table(console, failures_table(report.failures))
+        console.print(FAILURES_NOTE, markup=False)
+
+
+def failures_table(rows: Sequence[CheckpointRow]) -> Table:
+    """Return what failures cost at each checkpoint interval."""
+    first = rows[0].reports[0].params
+    what, seeds = f"{len(first.events)} listed", len(rows[0].reports)
     if not first.events:  # these are drawn
         parts = [
             f"a {kind} every {hours:g} h"
@@ -121,33 +159,35 @@ def _failures(report: SimulationReport, console: Console) -> None:
             "moves",
         ),
     )
-    for row in report.failures:
+    for row in rows:
         over = row.over_seeds
         table.add_row(
             f"{row.checkpoint_iterations:,}",
             _spread(over(lambda r: r.cost_ratio)),
-            _percent(over(lambda r: r.slo_attainment)),
-            _percent(over(lambda r: r.availability), 2),
+            with_half_width(over(lambda r: r.slo_attainment)),
+            with_half_width(over(lambda r: r.availability), 2),
             f"{over(lambda r: r.lost_h).mean:,.1f}",
             f"{over(lambda r: r.restarting_h).mean:,.1f}",
             f"{over(lambda r: float(r.moves)).mean:,.0f}",
         )
-    show_table(console, table)
-    console.print(
-        "cost ratio: over the same without failures. Checkpoints cost nothing here, so the more "
-        "the better; mean times between failures are inputs (defaults are guesses).",
-        markup=False,
-    )
+    return table
 
 
 def _migration(report: SimulationReport, console: Console) -> None:
-    if not report.migration:
-        return
+    if report.migration:
+        show_table(console, migration_table(report.migration))
+        console.print(MIGRATION_NOTE, markup=False)
+        for line in migration_reasons(report.migration):
+            console.print(line, markup=False)
+
+
+def migration_table(rows: Sequence[Any]) -> Table:
+    """Return the gain of each pairing beside what is published."""
     table = text_table(
         "Moving the last responses of a rollout together",
         ("pairing", "throughput", "published", "verdict"),
     )
-    for row in report.migration:
+    for row in rows:
         ours = next(iter(row.ours.values()), None)
         table.add_row(
             row.item,
@@ -155,26 +195,29 @@ def _migration(report: SimulationReport, console: Console) -> None:
             row.published,
             row.verdict.partition(" ")[0],  # agrees, differs: short enough for any terminal
         )
-    show_table(console, table)
-    console.print(
-        "Pairings are examples, not jobs of this trace; over the family: half of the range over "
-        "inputs that are not published.",
-        markup=False,
-    )
-    differing = [row.why for row in report.migration if row.verdict == DIFFERS and row.why]
-    for why in dict.fromkeys(differing):
-        console.print(f"Stated reason: {why}.", markup=False)
+    return table
+
+
+def migration_reasons(rows: Sequence[Any]) -> tuple[str, ...]:
+    """Return why gains differ from those published, where they do."""
+    differing = [row.why for row in rows if row.verdict == DIFFERS and row.why]
+    return tuple(f"Stated reason: {why}." for why in dict.fromkeys(differing))
 
 
 def _drift(report: SimulationReport, console: Console) -> None:
-    if not report.drift:
-        return
+    if report.drift:
+        show_table(console, drift_table(report.drift))
+        console.print(DRIFT_NOTE, markup=False)
+
+
+def drift_table(studies: Mapping[str, DriftStudy]) -> Table:
+    """Return the cost and the promises of each policy when lengths drift."""
     table = text_table(
         "Drift of lengths over a job's life (wallclock)",
         ("setting", "policy", "$/h", "over\nregroup", "SLOs met", "moves\na job", "late\ntime"),
         left=2,
     )
-    for setting, study in report.drift.items():
+    for setting, study in studies.items():
         for policy in study.runs:
             ratio = (
                 _spread(study.cost_ratio(policy, "regroup"), 2) if "regroup" in study.runs else "-"
@@ -184,12 +227,8 @@ def _drift(report: SimulationReport, console: Console) -> None:
                 policy,
                 f"{study.of(policy, lambda r: r.usd_per_hour_mean).mean:,.2f}",
                 ratio,
-                _percent(study.of(policy, lambda r: r.slo_attainment)),
+                with_half_width(study.of(policy, lambda r: r.slo_attainment)),
                 f"{study.of(policy, lambda r: r.moves / max(len(r.jobs), 1)).mean:.2f}",
-                _percent(study.of(policy, lambda r: r.late_share), 1),
+                with_half_width(study.of(policy, lambda r: r.late_share), 1),
             )
-    show_table(console, table)
-    console.print(
-        "over regroup: total cost over that of planning everybody anew every hour, seed by seed.",
-        markup=False,
-    )
+    return table

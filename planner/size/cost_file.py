@@ -269,6 +269,17 @@ def costs_to_dict(costs: CostModel) -> dict[str, Any]:
 def read_costs(path: str | Path, cluster: Cluster) -> CostModel:
     """Read a cost TOML file.
 
+    Parameters
+    ----------
+    path : str or Path
+        TOML file; every key is optional.
+    cluster : Cluster
+        Keys left out take the defaults of its GPUs.
+
+    Returns
+    -------
+    CostModel
+
     Raises
     ------
     InputError

@@ -97,13 +97,32 @@ def newsvendor(
 
     Parameters
     ----------
+    demand : Demand
+        Nodes held over time.
+    pool : {"rollout", "train"}
     own_usd, rent_usd : float
         $/h of a node, owned at all times or rented.
+    max_rented_nodes, max_owned_nodes : int, optional
+        Most nodes of that kind at any time.
 
     Raises
     ------
     InfeasibleError
         When owned and rented nodes cannot meet the peak.
+
+    Examples
+    --------
+    Two nodes for 8 hours of 10, a third for 2; owning one costs half of what renting it does:
+
+    >>> demand = Demand(
+    ...     name="example",
+    ...     hours=np.array([8.0, 2.0]),
+    ...     rollout_nodes=np.array([2, 3]),
+    ...     train_nodes=np.array([1, 1]),
+    ... )
+    >>> found = newsvendor(demand, "rollout", own_usd=5.0, rent_usd=10.0)
+    >>> found.nodes, found.critical_ratio, found.usd_per_hour
+    (2, 0.5, 12.0)
     """
     peak, hours = demand.peak(pool), demand.horizon_h
     least = 0 if max_rented_nodes is None else max(peak - max_rented_nodes, 0)
@@ -384,6 +403,10 @@ def owned_and_rented(
 
     Parameters
     ----------
+    demand : Demand
+        Nodes held over time.
+    costs : CostModel
+        What nodes cost, and limits of money and nodes.
     deadline : Deadline, optional
         Of the MILP, where a budget binds.
 
@@ -391,6 +414,18 @@ def owned_and_rented(
     ------
     InfeasibleError
         When no fleet is within the limits, or the time ended before one was found.
+
+    Examples
+    --------
+    >>> from instances.hardware import DEFAULT_CLUSTER
+    >>> demand = Demand(
+    ...     name="example",
+    ...     hours=np.array([90.0, 10.0]),
+    ...     rollout_nodes=np.array([2, 3]),
+    ...     train_nodes=np.array([1, 1]),
+    ... )
+    >>> owned_and_rented(demand, default_costs(DEFAULT_CLUSTER)).owned
+    (2, 1)
     """
     costs = _at_once(costs)
     problem = sizing_problem([demand], costs)

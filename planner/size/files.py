@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from instances.trace_files import optional_module
@@ -43,9 +44,16 @@ def size_files(params: SizeParams, file_format: str) -> tuple[str, ...]:
 
 
 def write_size_files(
-    report: SizeReport, directory: Path, file_format: str, *, force: bool
+    report: SizeReport,
+    directory: Path,
+    file_format: str,
+    *,
+    force: bool,
+    more: Mapping[str, Writer] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Write the tables that have rows, and the figures that have something to show.
+
+    Files of ``more`` are written with them: all or none.
 
     Returns
     -------
@@ -67,6 +75,7 @@ def write_size_files(
         for name, figure in figures.items():
             if figure is not None:
                 writers[name] = lambda path, figure=figure: save_picture(figure, path)  # type: ignore[misc]
+        writers |= more
         write_files(directory, writers, force=force)
     return tuple(writers)
 

@@ -73,6 +73,8 @@ __all__ = [
 Price = Callable[[Fleet], float]
 Progress = Callable[[int, int], None]
 
+_OPTIONS: Final = PolicyOptions()
+_TARGET: Final = WaitTarget(1800.0)
 #: Waiting targets of a frontier, seconds: 0, 10 and 30 min, 1, 2, 4 and 8 h.
 LADDER_S: Final = (0.0, 600.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0)
 #: What the plans of a policy keep, for the bound.
@@ -247,9 +249,9 @@ def _fleet(pool: Pool, own: int, other: int) -> Fleet:
 
 def cheapest_fleet(  # noqa: PLR0913 - one argument per question of the command
     jobs: JobTable,
-    policy: str,
-    options: PolicyOptions,
-    target: WaitTarget,
+    policy: str = "weave",
+    options: PolicyOptions = _OPTIONS,
+    target: WaitTarget = _TARGET,
     *,
     convention: Convention = "work",
     price: Price | None = None,
@@ -292,6 +294,13 @@ def cheapest_fleet(  # noqa: PLR0913 - one argument per question of the command
         For an unknown policy, or when there are no jobs.
     KeyboardInterrupt
         At Ctrl-C before any fleet was found.
+
+    Examples
+    --------
+    >>> from planner import catalog_path, read_trace
+    >>> answer = cheapest_fleet(read_trace(catalog_path("tiny-open-shop")).jobs)
+    >>> str(answer.fleet), answer.box.cheaper_unexamined
+    ('1 rollout + 1 train nodes', 0)
     """
     box = box or SearchBox()
     replays = replays or FleetReplays(jobs, policy, options, convention=convention)
@@ -441,8 +450,8 @@ def _out_of_order(search: _Search) -> tuple[int, tuple[PairOutOfOrder, ...]]:
 
 def cheapest_fleets(  # noqa: PLR0913 - as cheapest_fleet
     jobs: JobTable,
-    policy: str,
-    options: PolicyOptions,
+    policy: str = "weave",
+    options: PolicyOptions = _OPTIONS,
     targets_s: Sequence[float] = LADDER_S,
     *,
     share: float = 0.95,
@@ -460,6 +469,8 @@ def cheapest_fleets(  # noqa: PLR0913 - as cheapest_fleet
 
     Parameters
     ----------
+    jobs, policy, options, convention, price, box, replays, with_worth
+        As of :func:`cheapest_fleet`.
     targets_s : sequence of float
         Waits, seconds.
     share : float
@@ -474,6 +485,12 @@ def cheapest_fleets(  # noqa: PLR0913 - as cheapest_fleet
         out.
     KeyboardInterrupt
         At Ctrl-C; what was replayed by then is in ``replays``.
+
+    Examples
+    --------
+    >>> from planner import catalog_path, read_trace
+    >>> len(cheapest_fleets(read_trace(catalog_path("tiny-open-shop")).jobs))  # one a wait
+    7
     """
     replays = replays or FleetReplays(jobs, policy, options, convention=convention)
     answers: list[FleetAnswer] = []
@@ -523,7 +540,10 @@ def wait_frontier(  # noqa: PLR0913 - as cheapest_fleet
     Among all fleets replayed to the end while the cheapest one of each target was looked for:
     fleets such that no other is as cheap and waits as little.
 
-    Parameters and exceptions are those of :func:`cheapest_fleets`.
+    Parameters
+    ----------
+    jobs, policy, options, targets_s, share, convention, price, progress, box, replays
+        As of :func:`cheapest_fleets`, and so are exceptions.
     """
     replays = replays or FleetReplays(jobs, policy, options, convention=convention)
     answers = cheapest_fleets(

@@ -368,6 +368,15 @@ def default_costs(cluster: Cluster) -> CostModel:
 
     Rent is the cluster's price. Purchase prices and power are known for H20 and H800 only: nodes
     of any other GPU can be rented and not owned, until somebody states their price.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Its prices are what renting costs, its GPUs what is looked up.
+
+    Returns
+    -------
+    CostModel
     """
     return CostModel(rollout=_default_pool(cluster.rollout), train=_default_pool(cluster.train))
 

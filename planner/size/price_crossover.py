@@ -46,6 +46,7 @@ Progress = Callable[[int, int], None]
 
 #: Policies whose nodes do not depend on prices.
 _PRICE_BLIND: Final = ("solo", "colocated")
+_OPTIONS: Final = PolicyOptions()
 _GRID: Final = tuple(1.0 + 0.25 * i for i in range(29))
 
 
@@ -120,7 +121,7 @@ class FixedCrossover:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceCrossover:
-    """The answer.
+    """Who is cheapest at which price ratio, and where that changes.
 
     Attributes
     ----------
@@ -307,8 +308,8 @@ def _require(ratios: Sequence[float], tolerance: float, cluster: Cluster) -> Non
 def price_crossover(
     jobs: JobTable,
     *,
-    options: PolicyOptions,
-    convention: Convention,
+    options: PolicyOptions = _OPTIONS,
+    convention: Convention = "work",
     policies: Sequence[str] = ("solo", "colocated", "weave"),
     ratios: Sequence[float] = _GRID,
     tolerance: float = 1e-3,
@@ -337,6 +338,15 @@ def price_crossover(
         For a grid, a tolerance or prices that make no sense.
     InfeasibleError
         When a job cannot run even alone.
+
+    Examples
+    --------
+    >>> from instances.catalog import catalog_path
+    >>> from instances.trace import read_trace
+    >>> jobs = read_trace(catalog_path("tiny-open-shop")).jobs
+    >>> found = price_crossover(jobs, policies=("weave", "solo"), ratios=(1.0, 8.0))
+    >>> found.spans, found.replays  # solo holds the same nodes whatever they cost
+    ((('weave', 1.0, 8.0),), 4)
     """
     require_convention(convention)
     grid, names = tuple(float(ratio) for ratio in ratios), tuple(policies)

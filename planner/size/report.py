@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from instances.errors import InputError
 from instances.trace import Trace
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.demand import Demand
 from planner.replay.replaying import Convention
 from planner.size.alternatives import Alternative

@@ -37,7 +37,8 @@ from planner.policies.change_factors import (
     switch_times,
     sync_kind,
 )
-from planner.policies.registry import PolicyOptions, require_policy
+from planner.policies.policy import PolicyOptions
+from planner.policies.registry import require_policy
 from planner.replay.demand import POOLS, Demand, demand_of
 from planner.replay.replaying import Convention, ReplayResult, replay, require_convention
 from planner.size.alternatives import Alternative, alternatives

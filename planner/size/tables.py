@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from planner.output.fitting_tables import show_table, text_table
@@ -25,12 +25,35 @@ from planner.size.words import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from planner.policies.replay_result import Convention
     from planner.replay.demand import Demand
-    from planner.size.report import DemandRow, SizeReport
+    from planner.size.report import DemandRow, FixedFleet, SizeReport
     from planner.size.uncertainty import GrowthUncertainty, UncertaintyReport
 
-__all__ = ["print_size"]
+__all__ = [
+    "DEMAND_NOTE",
+    "VOLUME_NOTE",
+    "alternatives_table",
+    "assured_line",
+    "capex_line",
+    "change_line",
+    "change_notes",
+    "changes_table",
+    "demand_table",
+    "frontier_table",
+    "guessed_tokens",
+    "is_shown",
+    "periods_line",
+    "print_size",
+    "split_table",
+    "staged_lines",
+    "tokens_table",
+    "uncertainty_legend",
+    "uncertainty_table",
+    "wait_lines",
+]
 
 _MOST: Final = 3
 #: Totals from here on, $, are shown in thousands.
@@ -45,6 +68,14 @@ _STAYS: Final = {
     "work": "each job does its iterations; sharing stretches its stay",
     "wallclock": "each job stays as long as alone",
 }
+
+DEMAND_NOTE: Final = (
+    "p95: enough for 95% of the time, each pool on its own. own: of least cost, the rest rented; "
+    "in all over the row's own hours."
+)
+VOLUME_NOTE: Final = (
+    "volume bound: no policy with valid plans that starts every job on arrival needs less."
+)
 
 
 def print_size(report: SizeReport, console: Console, *, details: bool = False) -> None:
@@ -89,45 +120,41 @@ def _plus(rollout: float, train: float, digits: int = 0) -> str:
 # --- demand and its price -----------------------------------------------------------------------
 
 
-def _demand(report: SizeReport, console: Console) -> None:
+def demand_table(report: SizeReport, convention: Convention) -> Table:
+    """Return the nodes that each policy needs under one convention, and what they cost."""
     cluster = report.options.cluster
     names = f"{cluster.rollout.gpu.name}+{cluster.train.gpu.name}"
-    conventions = dict.fromkeys(row.convention for row in report.demand)
     thousands = max(_rented_usd(row) for row in report.demand) >= _THOUSANDS
     unit = "k$" if thousands else "$"
-    for convention in conventions:
-        title = f"Nodes needed, {names} (convention {convention}: {_STAYS[convention]})"
-        table = text_table(
-            title,
-            (
-                "policy",
-                "mean",
-                "p50",
-                "p95",
-                "p99",
-                "peak",
-                "own",
-                f"own+rent\n{unit}",
-                f"rent all\n{unit}",
-            ),
-        )
-        for row in report.demand:
-            if row.convention == convention:
-                table.add_row(
-                    *_demand_cells(row, thousands=thousands),
-                    style="bold" if row is report.main else "",
-                )
-        show_table(console, table)
-    _say(
-        console,
-        "p95: enough for 95% of the time, each pool on its own. own: of least cost, the rest "
-        "rented; in all over the row's own hours.",
+    table = text_table(
+        f"Nodes needed, {names} (convention {convention}: {_STAYS[convention]})",
+        (
+            "policy",
+            "mean",
+            "p50",
+            "p95",
+            "p99",
+            "peak",
+            "own",
+            f"own+rent\n{unit}",
+            f"rent all\n{unit}",
+        ),
     )
+    for row in report.demand:
+        if row.convention == convention:
+            table.add_row(
+                *_demand_cells(row, thousands=thousands),
+                style="bold" if row is report.main else "",
+            )
+    return table
+
+
+def _demand(report: SizeReport, console: Console) -> None:
+    for convention in dict.fromkeys(row.convention for row in report.demand):
+        show_table(console, demand_table(report, convention))
+    _say(console, DEMAND_NOTE)
     if any(row.kind != "policy" for row in report.demand):
-        _say(
-            console,
-            "volume bound: no policy with valid plans that starts every job on arrival needs less.",
-        )
+        _say(console, VOLUME_NOTE)
 
 
 def _rented_usd(row: DemandRow) -> float:
@@ -163,6 +190,12 @@ def _peak(demand: Demand) -> str:
 
 
 def _split(report: SizeReport, console: Console) -> None:
+    show_table(console, split_table(report))
+    _lines(console, capex_line(report))
+
+
+def split_table(report: SizeReport) -> Table:
+    """Return the owned and rented nodes of each pool."""
     table = text_table(
         "Owned and rented",
         (
@@ -192,15 +225,24 @@ def _split(report: SizeReport, console: Console) -> None:
             f"{side.own_usd_per_hour:,.2f}",
             f"{side.rent_usd_per_hour:,.2f}",
         )
-    show_table(console, table)
+    return table
+
+
+def capex_line(report: SizeReport) -> Iterator[str]:
+    """Yield what the owned nodes cost to buy, where that is known."""
     capex = report.split.capex_usd
     if capex:
-        _say(console, f"Buying the owned nodes takes ${capex:,.0f}.")
+        yield f"Buying the owned nodes takes ${capex:,.0f}."
 
 
 def _alternatives(report: SizeReport, console: Console) -> None:
-    if not report.alternatives:
-        return
+    if report.alternatives:
+        show_table(console, alternatives_table(report))
+        _lines(console, periods_line(report))
+
+
+def alternatives_table(report: SizeReport) -> Table:
+    """Return the fleets near the least cost."""
     table = text_table(
         "Nearly as cheap",
         (
@@ -213,7 +255,7 @@ def _alternatives(report: SizeReport, console: Console) -> None:
             "buy\n$M",
         ),
     )
-    for row in report.alternatives:
+    for row in report.alternatives or ():
         rented = "/".join(percent(share) for share in row.rented_share)
         table.add_row(
             _AIMS[row.aim] + ("" if row.proved else " (not proved)"),
@@ -224,13 +266,16 @@ def _alternatives(report: SizeReport, console: Console) -> None:
             rented,
             "-" if row.capex_usd is None else f"{row.capex_usd / 1e6:,.2f}",
         )
-    show_table(console, table)
+    return table
+
+
+def periods_line(report: SizeReport) -> Iterator[str]:
+    """Yield what the owned counts of several purchase periods are."""
     periods = report.costs.periods
     if len(periods) > 1:
-        _say(
-            console,
+        yield (
             f"owned nodes: one after the other in the {len(periods)} purchase periods of the cost "
-            f"file. $/h: on average over their {sum(p.years for p in periods):g} years.",
+            f"file. $/h: on average over their {sum(p.years for p in periods):g} years."
         )
 
 
@@ -238,9 +283,13 @@ def _alternatives(report: SizeReport, console: Console) -> None:
 
 
 def _frontier(report: SizeReport, console: Console) -> None:
-    if report.fleet is None or not report.fleet.frontier:
-        return
-    share = 100 * report.fleet.answer.target.share
+    if report.fleet is not None and report.fleet.frontier:
+        show_table(console, frontier_table(report.fleet))
+
+
+def frontier_table(fixed: FixedFleet) -> Table:
+    """Return the undominated fixed fleets, cheapest first."""
+    share = 100 * fixed.answer.target.share
     table = text_table(
         "Nothing to rent: cost against wait",
         (
@@ -255,7 +304,7 @@ def _frontier(report: SizeReport, console: Console) -> None:
             "cheapest\nfor",
         ),
     )
-    for point in report.fleet.frontier:
+    for point in fixed.frontier:
         best = min(point.cheapest_for_s, default=None)
         mark = "" if best is None or best in point.proved_for_s else "?"
         table.add_row(
@@ -268,15 +317,16 @@ def _frontier(report: SizeReport, console: Console) -> None:
             share_met(point.slo_attainment_with_wait),
             "/".join(percent(point.utilisation[pool]) for pool in POOLS),
             "" if best is None else f"{duration(best)}{mark}",
-            style="bold" if point.fleet == report.fleet.answer.fleet else "",
+            style="bold" if point.fleet == fixed.answer.fleet else "",
         )
-    show_table(console, table)
+    return table
 
 
 # --- what changes the answer --------------------------------------------------------------------
 
 
-def _change_line(row: ChangeRow | PlanAtRow) -> str:
+def change_line(row: ChangeRow | PlanAtRow) -> str:
+    """Return one level of one factor, what it changes and what to own then."""
     own = (
         ""
         if row.owned_rollout_nodes is None or row.owned_train_nodes is None
@@ -285,18 +335,18 @@ def _change_line(row: ChangeRow | PlanAtRow) -> str:
     return f"{change_words(row)}: {signed_percent(row.own_rent_change)}{own}"
 
 
-def _shown(row: ChangeRow | PlanAtRow) -> bool:
+def is_shown(row: ChangeRow | PlanAtRow) -> bool:
     """Whether a change is one in print."""
     return signed_percent(row.own_rent_change) != signed_percent(0.0)
 
 
 def _most_influential(report: SizeReport, console: Console) -> None:
-    rows = [row for row in report.most_influential if _shown(row)][:_MOST]
+    rows = [row for row in report.most_influential if is_shown(row)][:_MOST]
     if not rows:
         return
     _say(console, "What would change the cost of owning and renting most:")
     for i, row in enumerate(rows, start=1):
-        _say(console, f"{i}. {_change_line(row)}.")
+        _say(console, f"{i}. {change_line(row)}.")
 
 
 def _changes(report: SizeReport, console: Console, *, details: bool) -> None:
@@ -306,6 +356,12 @@ def _changes(report: SizeReport, console: Console, *, details: bool) -> None:
     if not details:
         _say(console, "Every level of what changes the answer: --details, --json or --out.")
         return
+    show_table(console, changes_table(report))
+    _lines(console, change_notes(report))
+
+
+def changes_table(report: SizeReport) -> Table:
+    """Return every level of every factor."""
     table = text_table(
         "What changes the answer",
         (
@@ -320,21 +376,28 @@ def _changes(report: SizeReport, console: Console, *, details: bool) -> None:
         ),
         left=2,
     )
-    before, notes = "", []
-    for row in report.changes:
+    before = ""
+    for row in report.changes or ():
         name = change_words(row).partition(":")[0]
         if row.cannot_run:
             table.add_row(name if name != before else "", row.label, "cannot run")
-            notes.append(f"{name} {row.label}: {row.cannot_run}.")
         else:
             table.add_row(
                 name if name != before else "", row.label, *_change_cells(row),
                 style="bold" if row.is_base else "",
             )  # fmt: skip
-            notes += [f"{name} {row.label}: {note}." for note in row.notes]
         before = name
-    show_table(console, table)
-    _lines(console, dict.fromkeys(notes))
+    return table
+
+
+def change_notes(report: SizeReport) -> tuple[str, ...]:
+    """Return who fits no node of a level, and how levels were made."""
+    notes = []
+    for row in report.changes or ():
+        name = change_words(row).partition(":")[0]
+        said = (row.cannot_run,) if row.cannot_run else row.notes
+        notes += [f"{name} {row.label}: {note}." for note in said]
+    return tuple(dict.fromkeys(notes))
 
 
 def _change_cells(row: ChangeRow) -> tuple[str, ...]:
@@ -353,8 +416,13 @@ def _change_cells(row: ChangeRow) -> tuple[str, ...]:
 
 
 def _tokens(report: SizeReport, console: Console) -> None:
-    if not report.tokens:
-        return
+    if report.tokens:
+        show_table(console, tokens_table(report))
+        _lines(console, guessed_tokens(report))
+
+
+def tokens_table(report: SizeReport) -> Table:
+    """Return what planning at each quantile saves and risks."""
     table = text_table(
         "Planning for fewer tokens than the limit, and what sampled runtimes risk",
         (
@@ -367,7 +435,7 @@ def _tokens(report: SizeReport, console: Console) -> None:
             "worst over\ndeadline",
         ),
     )
-    for row in report.tokens:
+    for row in report.tokens or ():
         own = (row.owned_rollout_nodes, row.owned_train_nodes)
         table.add_row(
             row.label,
@@ -378,14 +446,17 @@ def _tokens(report: SizeReport, console: Console) -> None:
             f"{100 * row.late_iterations_share:.2f}%",
             f"{row.worst_over_deadline:.3f}",
         )
-    show_table(console, table)
-    first = report.tokens[0]
-    if first.by_guess:
-        _say(
-            console,
-            f"Token lengths of {first.by_guess:,} of {first.sync_jobs:,} jobs are guessed; give "
-            "rollout_p50_s and rollout_p95_s, or response percentiles.",
-        )
+    return table
+
+
+def guessed_tokens(report: SizeReport) -> Iterator[str]:
+    """Yield of how many jobs the lengths are guesses."""
+    for first in (report.tokens or ())[:1]:
+        if first.by_guess:
+            yield (
+                f"Token lengths of {first.by_guess:,} of {first.sync_jobs:,} jobs are guessed; "
+                "give rollout_p50_s and rollout_p95_s, or response percentiles."
+            )
 
 
 # --- uncertainty --------------------------------------------------------------------------------
@@ -395,7 +466,17 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
     found = report.uncertainty
     if found is None:
         return
-    confidence, coverage = 100 * found.confidence, 100 * found.coverage
+    show_table(console, uncertainty_table(found))
+    _say(console, uncertainty_legend(found))
+    _say(console, assured_line(found))
+    _lines(console, wait_lines(report))
+    _lines(console, found.notes)
+    _lines(console, staged_lines(report))
+
+
+def uncertainty_table(found: UncertaintyReport) -> Table:
+    """Return what is needed, owned and paid at each growth."""
+    confidence = 100 * found.confidence
     table = text_table(
         f"{found.replications} traces drawn like this one, at every growth",
         (
@@ -412,27 +493,31 @@ def _uncertainty(report: SizeReport, console: Console) -> None:
     )
     for item in found.growths:
         table.add_row(*_growth_cells(item))
-    show_table(console, table)
-    _say(
-        console,
+    return table
+
+
+def uncertainty_legend(found: UncertaintyReport) -> str:
+    """Return what the columns of :func:`uncertainty_table` are."""
+    confidence, coverage = 100 * found.confidence, 100 * found.coverage
+    return (
         f"high: p95 of the p95. own now: the best single purchase for all of them. for mean: own "
         f"the mean number of nodes instead. know it: if it were known which comes. "
         f"{confidence:g}% sure: enough for {coverage:g}% of the time in {confidence:g}% of such "
-        "futures, nothing rented.",
+        "futures, nothing rented."
     )
-    _say(console, _assured(found))
+
+
+def wait_lines(report: SizeReport) -> Iterator[str]:
+    """Yield on how many drawn traces a fixed fleet keeps its promise about waiting."""
     for kept in report.waits:
         nodes = _plus(kept.fleet.rollout_nodes, kept.fleet.train_nodes)
-        _say(
-            console,
+        yield (
             f"{nodes} nodes, nothing rented, keep waits within {duration(kept.target.wait_s)} on "
-            f"{kept.met} of {kept.replications} of them.",
+            f"{kept.met} of {kept.replications} of them."
         )
-    _lines(console, found.notes)
-    _lines(console, _staged(report))
 
 
-def _assured(found: UncertaintyReport) -> str:
+def assured_line(found: UncertaintyReport) -> str:
     """Return what the sample can say of that confidence."""
     size = found.growths[0].size
     confidence = 100 * found.confidence
@@ -464,7 +549,7 @@ def _growth_cells(item: GrowthUncertainty) -> tuple[str, ...]:
     )
 
 
-def _staged(report: SizeReport) -> list[str]:
+def staged_lines(report: SizeReport) -> list[str]:
     """Return what buying step by step is worth, where it was said how fast demand grows."""
     found = report.uncertainty
     if found is None or found.staged is None:

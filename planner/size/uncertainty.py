@@ -36,7 +36,7 @@ from planner.policies.policy import PolicyOptions
 from planner.policies.replay_result import Convention
 from planner.replay.demand import POOLS, Demand, Pool
 from planner.replay.interval import Interval, interval
-from planner.size.pool_costs import CostModel
+from planner.size.pool_costs import CostModel, default_costs
 from planner.size.uncertainty_runs import DemandSample, Replication, Study, observed_demand, sample
 from planner.size.uncertainty_sizes import SureSize, replications_needed, sure_size
 from planner.size.uncertainty_value import (
@@ -61,6 +61,7 @@ __all__ = [
 
 Progress = Callable[[int, int], None]
 
+_OPTIONS: Final = PolicyOptions()
 #: Probability with which a size covers the share of futures asked for.
 _ASSURANCE: Final = 0.95
 _T = TypeVar("_T")
@@ -254,10 +255,10 @@ class UncertaintyReport:
 def fleet_uncertainty(  # noqa: PLR0913 - one argument per question of the command
     jobs: JobTable,
     *,
-    policy: str,
-    options: PolicyOptions,
-    costs: CostModel,
-    convention: Convention,
+    policy: str = "weave",
+    options: PolicyOptions = _OPTIONS,
+    costs: CostModel | None = None,
+    convention: Convention = "work",
     growths: Sequence[float] = (1.0, 1.5, 2.0, 3.0),
     replications: int = 30,
     seed: int = 0,
@@ -280,7 +281,8 @@ def fleet_uncertainty(  # noqa: PLR0913 - one argument per question of the comma
     policy, options, convention
         As of :func:`planner.replay.replaying.replay`; without a fixed fleet, for demand is the
         question.
-    costs : CostModel
+    costs : CostModel, optional
+        Default: :func:`planner.size.pool_costs.default_costs` of the cluster.
     growths : sequence of float
         Increasing, above 0: expected arrivals over those of the trace.
     replications, seed : int
@@ -323,8 +325,16 @@ def fleet_uncertainty(  # noqa: PLR0913 - one argument per question of the comma
         When a replay cannot run: of the trace itself, or of a drawn one, naming its seed.
     KeyboardInterrupt
         At Ctrl-C before one replication was whole.
+
+    Examples
+    --------
+    >>> from instances.generate import production
+    >>> found = fleet_uncertainty(production(n_jobs=20), growths=(1.0,), replications=4)
+    >>> found.replications, len(found.at(1.0).rollout.peak.values)
+    (4, 4)
     """
     _require_growths(growths, growth_time_years)
+    costs = costs or default_costs(options.cluster)
     study = Study(
         jobs=jobs,
         policy=policy,

@@ -11,7 +11,7 @@ from builders import cluster_of, job_of, table_of
 from instances.errors import CheckError, InputError
 from instances.hardware import Cluster
 from instances.jobs import JobTable
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.simulate.document import simulation_document
 from planner.simulate.rows import TABLES
 from planner.simulate.runtime_report import Execution

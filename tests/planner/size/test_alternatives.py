@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from instances.errors import InfeasibleError, InputError
 from instances.hardware import DEFAULT_CLUSTER
 from models.problem.options import SolveOptions
-from models.sizing.problem import milp as sizing_milp
+from models.sizing import milp as sizing_milp
 from planner.size.alternatives import SHARES, alternatives
 from planner.size.economics import (
     CostModel,

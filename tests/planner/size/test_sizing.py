@@ -16,7 +16,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.plan import Fleet
 from instances.trace import Trace
 from planner.output.pictures import drawing, save_picture
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.wait_target import WaitTarget
 from planner.replay.demand import POOLS
 from planner.size.document import size_document

@@ -1,0 +1,195 @@
+"""Whole pages: what was found about a trace, what it rests on, and how to get it again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from planner.report.inputs_section import inputs_section, reproduce_section
+from planner.report.parts import Page, Section, Words
+
+if TYPE_CHECKING:
+    from planner.gap.proving import GapReport
+    from planner.plan.planning import PlanReport
+    from planner.simulate.simulating import SimulationReport
+    from planner.size.report import SizeReport
+
+__all__ = ["answer_of", "page_of"]
+
+#: Sentences of an answer that its own first section gives whole.
+_LEAD: Final = 2
+#: Between two sentences of our own; "1.5 x" and "28 + 16" have none.
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+
+_TITLES: Final = {
+    "size": "How many GPUs to own, and to rent",
+    "plan": "A plan, and what it costs",
+    "gap": "How far from the least cost",
+    "simulation": "What happens at run time",
+}
+
+
+def page_of(
+    *,
+    command: Sequence[str] = (),
+    plan: PlanReport | None = None,
+    gap: GapReport | None = None,
+    size: SizeReport | None = None,
+    simulation: SimulationReport | None = None,
+    missing: Mapping[str, str] | None = None,
+) -> Page:
+    """Return the page of one report or of several on the same trace.
+
+    Parameters
+    ----------
+    command : sequence of str
+        What the reader types to get the page again, without folders. Empty: made from Python.
+    plan, gap, size, simulation
+        At least one report.
+    missing : mapping of str to str, optional
+        Parts that were asked for and have no report, and why.
+
+    Returns
+    -------
+    Page
+        What to own first, then the plan, its distance from the least, and run time.
+
+    Raises
+    ------
+    ValueError
+        When there is no report at all.
+    """
+    found = {"size": size, "plan": plan, "gap": gap, "simulation": simulation}
+    there = {kind: report for kind, report in found.items() if report is not None}
+    if not there:
+        raise ValueError("Expected one report or more, got none.")
+    kinds = tuple(there)
+    trace = next(iter(there.values())).trace
+    sections = [*_sections(plan, gap, size, simulation), *_missing(missing or {})]
+    sections.append(_inputs(plan, gap, size, simulation))
+    sections.append(reproduce_section(command, _inputs_document(plan, gap, size, simulation)))
+    return Page(
+        title=_TITLES[kinds[0]],
+        subtitle=f"{trace.name}, {len(trace.jobs):,} job{'s' * (len(trace.jobs) != 1)}",
+        answer=answer_of(plan=plan, gap=gap, size=size, simulation=simulation),
+        sections=tuple(sections),
+    )
+
+
+def _sections(
+    plan: PlanReport | None,
+    gap: GapReport | None,
+    size: SizeReport | None,
+    simulation: SimulationReport | None,
+) -> Iterator[Section]:
+    if size is not None:
+        from planner.report.size_section import size_sections
+
+        yield from size_sections(size)
+    if plan is not None:
+        from planner.report.plan_section import plan_sections
+
+        yield from plan_sections(plan)
+    if gap is not None:
+        from planner.report.gap_section import gap_sections
+
+        yield from gap_sections(gap)
+    if simulation is not None:
+        from planner.report.simulation_section import simulation_sections
+        from planner.simulate.simulating import fullest_group_run
+
+        ran = simulation.runtime is not None and simulation.interrupted is None
+        run = fullest_group_run(simulation) if ran else None
+        yield from simulation_sections(simulation, run=run)
+
+
+def answer_of(
+    *,
+    plan: PlanReport | None = None,
+    gap: GapReport | None = None,
+    size: SizeReport | None = None,
+    simulation: SimulationReport | None = None,
+) -> tuple[str, ...]:
+    """Return the answer of the first report, and how that of each other one begins.
+
+    The very first is one sentence.
+    """
+    answers: list[tuple[str, ...]] = []
+    if size is not None:
+        from planner.report.size_section import size_answer
+
+        answers.append(size_answer(size)[:_LEAD])
+    if plan is not None:
+        from planner.report.plan_section import plan_answer
+
+        answers.append(plan_answer(plan))
+    if gap is not None:
+        from planner.report.gap_section import gap_answer
+
+        first, *rest = gap_answer(gap)[:_LEAD]
+        # the other answers are by the plan's convention
+        answers.append((f"By {gap.convention} {first}" if answers else first, *rest))
+    if simulation is not None:
+        from planner.report.simulation_section import simulation_answer
+
+        answers.append(simulation_answer(simulation)[:_LEAD])
+    first, *rest = answers[0]
+    head, *tail = _SENTENCE_END.split(first, maxsplit=1)
+    return (head, *tail, *rest, *(answer[0] for answer in answers[1:]))
+
+
+def _missing(missing: Mapping[str, str]) -> Iterator[Section]:
+    if missing:
+        words = Words(tuple(f"{part}: {why}" for part, why in missing.items()))
+        answer = f"No answer was found on {', '.join(missing)}."
+        yield Section("missing", "What is missing", answer, (words,))
+
+
+def _inputs(
+    plan: PlanReport | None,
+    gap: GapReport | None,
+    size: SizeReport | None,
+    simulation: SimulationReport | None,
+) -> Section:
+    report = plan or size or simulation
+    if report is None:
+        assert gap is not None
+        return inputs_section(gap.trace, gap.result.cluster, limits=gap.replayed.limits)
+    compared = "colocated" in (*((plan.policy, *plan.baselines) if plan is not None else ()),)
+    compared = compared or (size is not None and any(r.name == "colocated" for r in size.demand))
+    options = report.options
+    return inputs_section(
+        report.trace,
+        options.cluster,
+        limits=options.limits,
+        colocated_factor=options.colocated_factor if compared else None,
+    )
+
+
+def _inputs_document(
+    plan: PlanReport | None,
+    gap: GapReport | None,
+    size: SizeReport | None,
+    simulation: SimulationReport | None,
+) -> Mapping[str, Any]:
+    """Return what identifies the input: ``inputs`` of the first command's JSON document."""
+    if plan is not None:
+        from planner.plan.document import plan_document
+
+        document = plan_document(plan)
+    elif size is not None:
+        from planner.size.document import size_document
+
+        document = size_document(size)
+    elif gap is not None:
+        from planner.gap.document import gap_document
+
+        document = gap_document(gap)
+    else:
+        from planner.simulate.document import simulation_document
+
+        assert simulation is not None
+        document = simulation_document(simulation)
+    inputs: Mapping[str, Any] = document["inputs"]
+    return inputs
