@@ -248,7 +248,8 @@ def _choose(run: _Run, members: IntArray, nodes: IntArray) -> Cover:
         def progress(bound_usd: float, best_usd: float | None) -> None:
             best = run.held_usd if best_usd is None else best_usd
             if 0 < best < inf:
-                tell("proved, % of the cost", min(int(100 * bound_usd / best), 100), 100)
+                words = f"proved: ${best:,.2f}/h, bound ${bound_usd:,.2f}/h"
+                tell(words, min(int(100 * bound_usd / best), 100), 100)
 
     cover = solve_cover(
         CoverProblem(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from instances.errors import InputError
+from planner.cli import completion
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     ForceOption,
@@ -25,6 +27,7 @@ from planner.cli.options import (
     TieRuleOption,
     TraceOption,
     TrainScalingOption,
+    VerboseOption,
     cluster_of,
     print_json,
     read_jobs,
@@ -47,6 +50,13 @@ from planner.cli.repack_options import (
     repack_params,
     with_restarts,
 )
+from planner.cli.report_options import (
+    FiguresOption,
+    HtmlOption,
+    html_names,
+    html_writers,
+    refuse_figures,
+)
 from planner.output.terminal import EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
 
 if TYPE_CHECKING:
@@ -57,14 +67,21 @@ __all__ = ["gap"]
 
 @guarded
 def gap(
+    context: typer.Context,
     trace: TraceOption,
     policy: Annotated[
-        str, typer.Option("--policy", help="weave, repack or solo: those whose plans are valid.")
+        str,
+        typer.Option(
+            "--policy",
+            autocompletion=completion.policies,
+            help="weave, repack or solo: those whose plans are valid.",
+        ),
     ] = "weave",
     durations: Annotated[
         str,
         typer.Option(
             "--durations",
+            autocompletion=completion.conventions,
             help="wallclock: stays are fixed, the ratio holds against every policy; work: sharing "
             "stretches stays, the ratio is along the policy's own trajectory.",
         ),
@@ -73,7 +90,9 @@ def gap(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", help="What placing a job minimises: per-hour or per-iteration."
+            "--objective",
+            autocompletion=completion.objectives,
+            help="What placing a job minimises: per-hour or per-iteration.",
         ),
     ] = "per-hour",
     tie_rule: TieRuleOption = "tightest",
@@ -124,14 +143,27 @@ def gap(
     strict: StrictOption = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write gap.csv and worst_plan.json there."),
+        typer.Option(
+            "--out",
+            rich_help_panel=OUTPUT_PANEL,
+            metavar="DIR",
+            help="Write gap.csv, worst_plan.json and report.html there.",
+        ),
     ] = None,
+    figures: FiguresOption = None,
+    html: HtmlOption = True,
     force: ForceOption = False,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Add seconds and reuse by step to --json.")
+        bool,
+        typer.Option(
+            "--timings",
+            rich_help_panel=OUTPUT_PANEL,
+            help="Add seconds and reuse by step to --json.",
+        ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Hold a replay against the least cost of the jobs present, at every moment.
 
@@ -149,7 +181,7 @@ def gap(
     from planner.placement.placer import PlacerParams
     from planner.replay.replaying import require_convention
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     require_convention(durations)
     seconds = seconds_of(time_limit, "--time-limit-per-snapshot")
     if show and as_json:
@@ -174,10 +206,13 @@ def gap(
         skip_saturated=not pack_saturated,
     )
     if out is not None:
-        require_writable(out, GAP_FILES, force=force)
+        require_writable(out, (*GAP_FILES, *html_names(html=html)), force=force)
+    refuse_figures(out, figures, html=html, force=force)
     machines = cluster_of(cluster)
-    jobs = with_restarts(moves, read_jobs(trace, machines, coefficients, strict=strict))
-    with ending_as_interrupt(), reporter.progress() as progress:
+    jobs = with_restarts(
+        moves, read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
+    )
+    with ending_as_interrupt(), reporter.progress(f"gap of {policy}") as progress:
         report = optimality_gap(
             jobs,
             policy=policy,
@@ -213,7 +248,9 @@ def gap(
     if timings and not as_json:
         reporter.note("--timings shows in --json only.")
     if out is not None:
-        written = write_gap_files(report, out, force=force)
+        with reporter.step(f"write {out}"):
+            more = html_writers(context, figures, html=html, gap=report)
+            written = write_gap_files(report, out, force=force, more=more)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
     if report.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from instances.errors import InputError, did_you_mean
+from planner.cli import completion
+from planner.output.terminal import Reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from instances.trace import Trace
 
 __all__ = [
+    "GROUPS_PANEL",
+    "OUTPUT_PANEL",
     "ClusterOption",
     "CoefficientsOption",
     "ForceOption",
@@ -38,22 +42,31 @@ __all__ = [
     "TieRuleOption",
     "TraceOption",
     "TrainScalingOption",
+    "VerboseOption",
+    "VersionOption",
     "cluster_of",
     "coefficients_of",
+    "plan_path",
     "print_json",
     "read_jobs",
     "seconds_of",
     "stdout_console",
+    "trace_path",
     "trace_warnings",
 ]
+
+#: Headings of options in ``--help``.
+GROUPS_PANEL: Final = "Groups"
+OUTPUT_PANEL: Final = "Output"
 
 TraceOption = Annotated[
     Path,
     typer.Option(
         "--trace",
         metavar="FILE",
-        help="Jobs: CSV(.gz/.zst), Parquet or JSON Lines.",
+        help="Jobs: CSV(.gz/.zst), Parquet or JSON Lines, or the name of a shipped trace.",
         show_default=False,
+        autocompletion=completion.catalog_names,
     ),
 ]
 ClusterOption = Annotated[
@@ -61,15 +74,31 @@ ClusterOption = Annotated[
     typer.Option("--cluster", metavar="TOML", help="GPUs, prices ($/GPU-h), DRAM (GB), links."),
 ]
 MaxGroupSizeOption = Annotated[
-    int, typer.Option("--max-group-size", min=0, help="Most jobs in a group; 0: no limit.")
+    int,
+    typer.Option(
+        "--max-group-size",
+        min=0,
+        help="Most jobs in a group; 0: no limit.",
+        rich_help_panel=GROUPS_PANEL,
+    ),
 ]
 MaxRolloutNodesOption = Annotated[
     int | None,
-    typer.Option("--max-rollout-nodes", min=1, help="Most rollout nodes in a group."),
+    typer.Option(
+        "--max-rollout-nodes",
+        min=1,
+        help="Most rollout nodes in a group.",
+        rich_help_panel=GROUPS_PANEL,
+    ),
 ]
 MaxTrainNodesOption = Annotated[
     int | None,
-    typer.Option("--max-train-nodes", min=1, help="Most train nodes in a group."),
+    typer.Option(
+        "--max-train-nodes",
+        min=1,
+        help="Most train nodes in a group.",
+        rich_help_panel=GROUPS_PANEL,
+    ),
 ]
 MaxRateOption = Annotated[
     int,
@@ -79,6 +108,7 @@ MaxRateOption = Annotated[
         max=16,
         help="Most iterations of a job per period of its group; above 1 the SLO holds for their "
         "mean, single ones may be longer.",
+        rich_help_panel=GROUPS_PANEL,
     ),
 ]
 TieRuleOption = Annotated[
@@ -87,17 +117,45 @@ TieRuleOption = Annotated[
         "--tie-rule",
         help="Order of equally dear groups: tightest, least-shrink, most-room, nearest-deadline, "
         "nearest-departure or oldest.",
+        metavar="RULE",
+        autocompletion=completion.tie_rules,
+        rich_help_panel=GROUPS_PANEL,
     ),
 ]
 TrainScalingOption = Annotated[
-    bool, typer.Option("--train-scaling", help="Let groups buy train nodes, too.")
+    bool,
+    typer.Option(
+        "--train-scaling", help="Let groups buy train nodes, too.", rich_help_panel=GROUPS_PANEL
+    ),
 ]
 PackSaturatedOption = Annotated[
-    bool, typer.Option("--pack-saturated", help="Let deadlines alone decide who joins.")
+    bool,
+    typer.Option(
+        "--pack-saturated",
+        help="Let deadlines alone decide who joins.",
+        rich_help_panel=GROUPS_PANEL,
+    ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No notes and no progress.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No notes and no progress.", rich_help_panel=OUTPUT_PANEL),
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Say what is done and what it takes, seconds, on stderr.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Replace files that are there.", rich_help_panel=OUTPUT_PANEL),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout.", rich_help_panel=OUTPUT_PANEL)
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
 StrictOption = Annotated[
     bool, typer.Option("--strict", help="Refuse a trace with estimated values.")
@@ -111,7 +169,23 @@ CoefficientsOption = Annotated[
     ),
 ]
 
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"rl-fleet-planner {version('rl-fleet-planner')}\n")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+]
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h|)", re.ASCII)
+#: Files of a folder that an error names.
+_MOST_NAMED: Final = 5
 _UNIT_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -133,14 +207,83 @@ def coefficients_of(path: Path | None) -> Coefficients:
     return DEFAULT_COEFFICIENTS if path is None else read_coefficients(path)
 
 
-def read_jobs(trace: Path, cluster: Cluster, coefficients: Path | None, *, strict: bool) -> Trace:
+def read_jobs(
+    trace: Path,
+    cluster: Cluster,
+    coefficients: Path | None,
+    *,
+    strict: bool,
+    reporter: Reporter | None = None,
+) -> Trace:
     """Return the trace of a file; with ``strict`` one with estimated values is refused."""
     from instances.trace import read_trace, refuse_estimates
 
-    jobs = read_trace(trace, cluster, coefficients_of(coefficients))
+    path = trace_path(trace)
+    with (reporter or Reporter(quiet=True)).step(f"read {path.name}"):
+        jobs = read_trace(path, cluster, coefficients_of(coefficients))
     if strict:
         refuse_estimates(jobs.jobs)
     return jobs
+
+
+def trace_path(path: Path) -> Path:
+    """Return the file of a trace, given by its path or by the name of a shipped one.
+
+    Raises
+    ------
+    InputError
+        For what can be no trace: a folder, a plan, a settings file, an unknown name.
+    """
+    from instances.catalog import CATALOG, catalog_path
+
+    if path.is_dir():
+        inside = sorted(p.name for p in path.iterdir() if _is_trace(p))
+        more = f" It has {', '.join(inside[:_MOST_NAMED])}." if inside else ""
+        raise InputError(f"{path}: Expected --trace a file, got a folder.{more}")
+    if path.suffix == ".json":
+        raise InputError(
+            f"{path.name}: Expected --trace a table of jobs, got JSON. planner check and planner "
+            "repack read a plan."
+        )
+    if path.suffix == ".toml":
+        raise InputError(
+            f"{path.name}: Expected --trace a table of jobs, got TOML. --cluster, --costs and "
+            "--coefficients read settings, planner sweep a study."
+        )
+    if path.suffix or path.exists() or str(path) != path.name:
+        return path
+    if path.name in CATALOG:
+        return catalog_path(path.name)
+    raise InputError(
+        f"{path}: No such file, and no shipped trace of that name."
+        f"{did_you_mean(path.name, CATALOG)} Shipped traces: {', '.join(CATALOG)}."
+    )
+
+
+def plan_path(path: Path) -> Path:
+    """Return the file of a plan.
+
+    Raises
+    ------
+    InputError
+        For what can be no plan: a folder, or a trace.
+    """
+    if path.is_dir():
+        inside = sorted(p.name for p in path.iterdir() if p.suffix == ".json")
+        more = f" Did you mean '{path / inside[0]}'?" if inside else ""
+        raise InputError(f"{path}: Expected a plan file, got a folder.{more}")
+    if _is_trace(path) and (path.is_file() or not path.exists()):
+        raise InputError(
+            f"{path.name}: Expected a plan (plan.json), got a trace. plan --trace {path} --out DIR "
+            "writes one."
+        )
+    return path
+
+
+def _is_trace(path: Path) -> bool:
+    from instances.trace_files import SUFFIXES
+
+    return path.name.lower().endswith(tuple(SUFFIXES))
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -177,7 +320,7 @@ def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
 
     out = []
     for column in jobs.extra:
-        ours = column.startswith(("philly_", "generic_", "profile"))  # of planner import
+        ours = column.startswith(("philly_", "generic_", "verl_", "profile"))  # of planner import
         guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
         if guess:
             out.append(f"column '{column}' is unknown and only carried along.{guess}")

@@ -10,10 +10,13 @@ import typer
 
 from instances.errors import CheckError
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ForceOption,
     JsonOption,
     QuietOption,
     SeedOption,
+    VerboseOption,
+    plan_path,
     print_json,
     seconds_of,
     stdout_console,
@@ -91,14 +94,23 @@ def repack(
     seed: SeedOption = 0,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write repacked.json and moves.csv there."),
+        typer.Option(
+            "--out",
+            rich_help_panel=OUTPUT_PANEL,
+            metavar="DIR",
+            help="Write repacked.json and moves.csv there.",
+        ),
     ] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Add the seconds taken to --json.")
+        bool,
+        typer.Option(
+            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add the seconds taken to --json."
+        ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Say which running jobs to move now, and what each move earns; nothing is moved.
 
@@ -112,7 +124,7 @@ def repack(
     from planner.repack.report import repack_report
     from planner.repack.running_plan import running_plan
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     given = MoveOptions(
         rule=repack_rule,
         oracle=oracle,
@@ -127,12 +139,14 @@ def repack(
     seconds = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     if out is not None:
         require_writable(out, REPACK_FILES, force=force)
-    loaded = read_plan(plan)
-    _require_valid(loaded, plan)
+    path = plan_path(plan)
+    with reporter.step(f"check {path.name}"):
+        loaded = read_plan(path)
+        _require_valid(loaded, path)
     running = running_plan(
         loaded, at_hours=at_hours, now=now, restart_s=restart_seconds, progress=progress
     )
-    with ending_as_interrupt(), reporter.progress() as show:
+    with ending_as_interrupt(), reporter.progress("search for moves", time_limit_s=seconds) as show:
         report = repack_report(
             running,
             params=params,

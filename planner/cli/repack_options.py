@@ -6,12 +6,12 @@ import dataclasses
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer.core import TyperCommand
 
 from instances.errors import InputError, did_you_mean
+from planner.cli import completion
 from planner.policies.repack_params import RepackParams
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = [
     "MovesPerJobOption",
     "OracleOption",
     "OverlapSecondsOption",
-    "PanelCommand",
     "RepackRuleOption",
     "RestartSecondsOption",
     "ReviewHoursOption",
@@ -46,6 +45,7 @@ RepackRuleOption = Annotated[
     str | None,
     typer.Option(
         "--repack-rule",
+        autocompletion=completion.repack_rules,
         help="How long a saving is taken to last: residual (until its groups change, by what came "
         "and went so far) or break-even (as long as it was there to be taken).  [default: "
         "residual]",
@@ -56,6 +56,7 @@ OracleOption = Annotated[
     str | None,
     typer.Option(
         "--oracle",
+        autocompletion=completion.oracles,
         help="none, or remaining: it is known when jobs present leave.  [default: none]",
         rich_help_panel=PANEL,
     ),
@@ -131,24 +132,6 @@ FreezeOption = Annotated[
         "--freeze", metavar="A,B", help="Jobs that are never moved.", rich_help_panel=PANEL
     ),
 ]
-
-
-class PanelCommand(TyperCommand):
-    """A command whose plain ``--help`` shows the options of a panel under its own heading."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, options without a panel, then panel by panel."""
-        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None:
-                usual = f"{param.param_type_name.capitalize()}s"
-                name = getattr(param, "rich_help_panel", None) or usual
-                panels.setdefault(name, []).append(record)
-        for name, records in panels.items():
-            if records:
-                with formatter.section(name):
-                    formatter.write_dl(records)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from planner.cli import completion
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     JsonOption,
     QuietOption,
+    VerboseOption,
     cluster_of,
     coefficients_of,
     print_json,
@@ -84,6 +87,7 @@ def reproduce(
         str,
         typer.Option(
             "--studies",
+            autocompletion=completion.listed(completion.studies),
             metavar="A,B",
             help="Beyond placement: micro (micro-benchmarks), migration, drift (minutes each).",
         ),
@@ -91,9 +95,15 @@ def reproduce(
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Also time decisions with 2,000 jobs resident.")
+        bool,
+        typer.Option(
+            "--timings",
+            rich_help_panel=OUTPUT_PANEL,
+            help="Also time decisions with 2,000 jobs resident.",
+        ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Set every published figure of the placement study beside ours, with a verdict per row.
 
@@ -103,7 +113,7 @@ def reproduce(
     from planner.reproduce.placement_study import reproduce as compare
 
     machines = cluster_of(cluster)
-    with Reporter(quiet=quiet).progress() as progress:
+    with Reporter(quiet=quiet, verbose=verbose).progress("reproduce") as progress:
         rows = compare(
             seeds=seeds,
             cluster=machines,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from instances.errors import InputError
+from planner.cli import completion
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     ForceOption,
@@ -23,11 +25,19 @@ from planner.cli.options import (
     SeedOption,
     StrictOption,
     TraceOption,
+    VerboseOption,
     cluster_of,
     print_json,
     read_jobs,
     stdout_console,
     trace_warnings,
+)
+from planner.cli.report_options import (
+    FiguresOption,
+    HtmlOption,
+    html_names,
+    html_writers,
+    refuse_figures,
 )
 from planner.cli.size_options import counts_of, names_of
 from planner.output.report_parts import end_by_parts
@@ -63,15 +73,27 @@ class DriftLengths(StrEnum):
 
 @guarded
 def simulate(
+    context: typer.Context,
     trace: TraceOption,
-    policy: Annotated[str, typer.Option("--policy", help="Whose plans are run.")] = "weave",
+    policy: Annotated[
+        str,
+        typer.Option("--policy", autocompletion=completion.policies, help="Whose plans are run."),
+    ] = "weave",
     durations: Annotated[
-        str, typer.Option("--durations", help="work or wallclock; drift is always by wallclock.")
+        str,
+        typer.Option(
+            "--durations",
+            autocompletion=completion.conventions,
+            help="work or wallclock; drift is always by wallclock.",
+        ),
     ] = "work",
     only: Annotated[
         str,
         typer.Option(
-            "--only", metavar="A,B", help="Parts: runtime, failures, migration, drift (minutes)."
+            "--only",
+            autocompletion=completion.listed(completion.simulate_parts),
+            metavar="A,B",
+            help="Parts: runtime, failures, migration, drift (minutes).",
         ),
     ] = "runtime,failures,migration",
     cluster: ClusterOption = None,
@@ -83,6 +105,7 @@ def simulate(
         str,
         typer.Option(
             "--plan-at",
+            autocompletion=completion.listed(completion.levels),
             metavar="A,B",
             help="Plan for rollouts of p50, p95, p99 or max tokens.",
             rich_help_panel=_RUNTIME,
@@ -169,6 +192,7 @@ def simulate(
         str,
         typer.Option(
             "--drift-settings",
+            autocompletion=completion.listed(completion.drift_settings),
             metavar="A,B",
             help="none, increasing, decreasing or mixed.",
             rich_help_panel=_DRIFT,
@@ -178,6 +202,7 @@ def simulate(
         str,
         typer.Option(
             "--drift-policies",
+            autocompletion=completion.listed(completion.drift_policies),
             metavar="A,B",
             help="weave (static), regroup (hourly), payback, resubmit, repack, random, "
             "most-idle, solo.",
@@ -217,11 +242,20 @@ def simulate(
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write every table as CSV.")
+        Path | None,
+        typer.Option(
+            "--out",
+            rich_help_panel=OUTPUT_PANEL,
+            metavar="DIR",
+            help="Write every table as CSV, and report.html.",
+        ),
     ] = None,
+    figures: FiguresOption = None,
+    html: HtmlOption = True,
     force: ForceOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run plans with sampled lengths, failures, long-tail migration and drift.
 
@@ -233,16 +267,16 @@ def simulate(
     """
     from instances.plan import Limits
     from planner.output.folder import require_writable
-    from planner.policies.registry import PolicyOptions
+    from planner.policies.policy import PolicyOptions
     from planner.replay.replaying import require_convention
     from planner.simulate.files import simulation_files, write_simulation_files
     from planner.simulate.runtime_report import Execution
     from planner.simulate.simulating import SimulationParams, simulate_trace
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     require_convention(durations)
     machines = cluster_of(cluster)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
     from planner.replay.failures import read_failures
 
     listed = () if failures is None else read_failures(failures, jobs.jobs)
@@ -264,14 +298,15 @@ def simulate(
         seed=seed,
     )
     if out is not None:
-        require_writable(out, simulation_files(params), force=force)
+        require_writable(out, (*simulation_files(params), *html_names(html=html)), force=force)
+    refuse_figures(out, figures, html=html, force=force)
     if gantt is not None:
         from planner.output.pictures import require_format
         from planner.output.single_file import require_new_file
 
         require_format(gantt)
         require_new_file(gantt, "--gantt", force=force)
-    with ending_as_interrupt(), reporter.progress() as progress:
+    with ending_as_interrupt(), reporter.progress(f"simulate {policy}") as progress:
         report = simulate_trace(
             jobs,
             policy=policy,
@@ -300,7 +335,9 @@ def simulate(
 
         print_simulation(report, stdout_console())
     if out is not None:
-        written = write_simulation_files(report, out, force=force)
+        with reporter.step(f"write {out}"):
+            more = html_writers(context, figures, html=html, simulation=report)
+            written = write_simulation_files(report, out, force=force, more=more)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
     if gantt is not None and report.interrupted is None:
         _draw(report, gantt, force=force, show=not as_json, reporter=reporter)

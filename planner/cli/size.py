@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.cli import completion
 from planner.cli.fleet import Queue, node_counts
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     ForceOption,
@@ -25,12 +27,20 @@ from planner.cli.options import (
     TieRuleOption,
     TraceOption,
     TrainScalingOption,
+    VerboseOption,
     cluster_of,
     print_json,
     read_jobs,
     seconds_of,
     stdout_console,
     trace_warnings,
+)
+from planner.cli.report_options import (
+    FiguresOption,
+    HtmlOption,
+    html_names,
+    html_writers,
+    refuse_figures,
 )
 from planner.cli.size_options import (
     BlockHoursOption,
@@ -66,6 +76,7 @@ from planner.cli.size_options import (
     TableFormat,
     WaitShareOption,
     WarmUpOption,
+    costs_of,
     counts_of,
     growth_years_of,
     names_of,
@@ -83,24 +94,39 @@ from planner.output.terminal import (
 )
 
 if TYPE_CHECKING:
-    from instances.hardware import Cluster
-    from planner.size.pool_costs import CostModel
+    pass
 
 __all__ = ["size"]
 
 
 @guarded
 def size(
+    context: typer.Context,
     trace: TraceOption,
     policy: Annotated[
-        str, typer.Option("--policy", help="Whose fleet is sized: weave, solo, ...")
+        str,
+        typer.Option(
+            "--policy",
+            autocompletion=completion.policies,
+            help="Whose fleet is sized: weave, solo, ...",
+        ),
     ] = "weave",
     baselines: Annotated[
-        str, typer.Option("--baselines", metavar="A,B", help="Policies to set beside it.")
+        str,
+        typer.Option(
+            "--baselines",
+            autocompletion=completion.listed(completion.policies),
+            metavar="A,B",
+            help="Policies to set beside it.",
+        ),
     ] = "repack,solo,colocated",
     durations: Annotated[
         str,
-        typer.Option("--durations", help="work or wallclock: demand is shown under both."),
+        typer.Option(
+            "--durations",
+            autocompletion=completion.conventions,
+            help="work or wallclock: demand is shown under both.",
+        ),
     ] = "work",
     cluster: ClusterOption = None,
     costs: CostsOption = None,
@@ -111,7 +137,9 @@ def size(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", help="What placing a job minimises: per-hour or per-iteration."
+            "--objective",
+            autocompletion=completion.objectives,
+            help="What placing a job minimises: per-hour or per-iteration.",
         ),
     ] = "per-hour",
     tie_rule: TieRuleOption = "tightest",
@@ -181,16 +209,27 @@ def size(
     strict: StrictOption = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Write every table, and the figures as SVG."),
+        typer.Option(
+            "--out",
+            rich_help_panel=OUTPUT_PANEL,
+            metavar="DIR",
+            help="Write every table, the figures as SVG, and report.html.",
+        ),
     ] = None,
+    figures: FiguresOption = None,
+    html: HtmlOption = True,
     file_format: FormatOption = TableFormat.csv,
     force: ForceOption = False,
     details: DetailsOption = False,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Add seconds by part to --json.")
+        bool,
+        typer.Option(
+            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add seconds by part to --json."
+        ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """How many nodes of each pool to own, to rent, at what price, and why.
 
@@ -205,14 +244,14 @@ def size(
     from planner.gap.workers import cpus
     from planner.output.folder import require_writable
     from planner.placement.placer import PlacerParams
-    from planner.policies.registry import PolicyOptions
+    from planner.policies.policy import PolicyOptions
     from planner.policies.wait_target import WaitTarget
     from planner.replay.replaying import require_convention
     from planner.size.files import size_files, write_size_files
     from planner.size.params import SizeParams
     from planner.size.sizing import size_trace
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     require_convention(durations)
     params = SizeParams(
         parts=parts_of(only, skip),
@@ -251,11 +290,14 @@ def size(
         skip_saturated=not pack_saturated,
     )
     if out is not None:
-        require_writable(out, size_files(params, file_format.value), force=force)
+        require_writable(
+            out, (*size_files(params, file_format.value), *html_names(html=html)), force=force
+        )
+    refuse_figures(out, figures, html=html, force=force)
     machines = cluster_of(cluster)
-    prices = _costs(costs, machines)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
-    with ending_as_interrupt(), reporter.progress() as progress:
+    prices = costs_of(costs, machines)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
+    with ending_as_interrupt(), reporter.progress(f"size for {policy}") as progress:
         report = size_trace(
             jobs,
             policy=policy,
@@ -292,16 +334,10 @@ def size(
     if timings and not as_json:
         reporter.note("--timings shows in --json only.")
     if out is not None:
-        written = write_size_files(report, out, file_format.value, force=force)
+        with reporter.step(f"write {out}"):
+            more = html_writers(context, figures, html=html, size=report)
+            written = write_size_files(report, out, file_format.value, force=force, more=more)
         reporter.note(f"Wrote {', '.join(written)} to {out}.")
     for part, why in report.left_out.items():
         reporter.note(f"{part} is left out: {why}")
     end_by_parts(report.failed, report.interrupted, reporter)
-
-
-def _costs(path: Path | None, cluster: Cluster) -> CostModel:
-    """Return the costs of a file, or the default ones."""
-    from planner.size.cost_file import read_costs
-    from planner.size.pool_costs import default_costs
-
-    return default_costs(cluster) if path is None else read_costs(path, cluster)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from instances.errors import InputError
+from planner.cli import completion
 from planner.output.report_parts import parts_in_order
 from planner.size.params import PARTS
+
+if TYPE_CHECKING:
+    from instances.hardware import Cluster
+    from planner.size.pool_costs import CostModel
 
 __all__ = [
     "BlockHoursOption",
@@ -47,6 +52,7 @@ __all__ = [
     "TableFormat",
     "WaitShareOption",
     "WarmUpOption",
+    "costs_of",
     "counts_of",
     "growth_years_of",
     "names_of",
@@ -103,10 +109,21 @@ PerfectOption = Annotated[
 ]
 OnlyOption = Annotated[
     str | None,
-    typer.Option("--only", metavar="A,B", help=f"Only these parts: {', '.join(PARTS)}."),
+    typer.Option(
+        "--only",
+        autocompletion=completion.listed(completion.size_parts),
+        metavar="A,B",
+        help=f"Only these parts: {', '.join(PARTS)}.",
+    ),
 ]
 SkipOption = Annotated[
-    str | None, typer.Option("--skip", metavar="A,B", help="All parts but these.")
+    str | None,
+    typer.Option(
+        "--skip",
+        autocompletion=completion.listed(completion.size_parts),
+        metavar="A,B",
+        help="All parts but these.",
+    ),
 ]
 NearOption = Annotated[
     str,
@@ -216,6 +233,7 @@ PlanAtOption = Annotated[
     str,
     typer.Option(
         "--plan-at",
+        autocompletion=completion.listed(completion.levels),
         metavar="A,B",
         help="Plan for rollouts of p50, p95, p99 or max tokens, and sample what that risks.",
         rich_help_panel=_CHANGES,
@@ -334,6 +352,14 @@ def numbers_of(text: str, option: str) -> tuple[float, ...]:
             raise InputError(f"Expected distinct numbers with {option}, got '{part}' twice.")
         out.append(value)
     return tuple(out)
+
+
+def costs_of(path: Path | None, cluster: Cluster) -> CostModel:
+    """Return the costs of a file, or the default ones."""
+    from planner.size.cost_file import read_costs
+    from planner.size.pool_costs import default_costs
+
+    return default_costs(cluster) if path is None else read_costs(path, cluster)
 
 
 def counts_of(text: str, option: str) -> tuple[int, ...]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from instances.errors import InputError
+from planner.cli import completion
 from planner.cli.options import (
+    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     ForceOption,
@@ -23,6 +25,7 @@ from planner.cli.options import (
     SeedOption,
     StrictOption,
     TraceOption,
+    VerboseOption,
     cluster_of,
     print_json,
     read_jobs,
@@ -99,6 +102,7 @@ def snapshot(
         str,
         typer.Option(
             "--method",
+            autocompletion=completion.methods,
             help="auto (by size); exhaustive, milp, cpsat and set-partition prove the same least "
             "cost; column-generation and local-search take any size and tell how far from it.",
         ),
@@ -122,7 +126,10 @@ def snapshot(
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write plan.json there.")
+        Path | None,
+        typer.Option(
+            "--out", rich_help_panel=OUTPUT_PANEL, metavar="DIR", help="Write plan.json there."
+        ),
     ] = None,
     gantt: Annotated[
         Path | None,
@@ -137,9 +144,13 @@ def snapshot(
     force: ForceOption = False,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Add seconds by step to --json.")
+        bool,
+        typer.Option(
+            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add seconds by step to --json."
+        ),
     ] = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Find the least-cost plan of the jobs present at one moment, and prove it.
 
@@ -152,7 +163,7 @@ def snapshot(
     from planner.output.folder import require_writable
     from planner.snapshot.solving import require_method, solve_snapshot
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     select = _selection(peak, at_hours, all_jobs)
     require_method(method, "--method")
     seconds = None if time_limit is None else seconds_of(time_limit, "--time-limit")
@@ -160,8 +171,11 @@ def snapshot(
         require_writable(out, (_PLAN_FILE,), force=force)
     _require_gantt(gantt, gantt_group, force=force)
     machines = cluster_of(cluster)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
-    with ending_as_interrupt(), reporter.progress() as progress:
+    jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
+    with (
+        ending_as_interrupt(),
+        reporter.progress(f"method {method}", time_limit_s=seconds) as progress,
+    ):
         report = solve_snapshot(
             jobs,
             select=select,
@@ -182,6 +196,9 @@ def snapshot(
             progress=progress,
             clock=time.perf_counter if timings else None,
         )
+    solver = report.result.solver
+    with_what = "our own code" if solver is None else f"{solver.name}, {solver.version}"
+    reporter.detail(f"Method {report.result.method}: {with_what}.")
     for text in (*trace_warnings(jobs.jobs, machines), *_warnings(report)):
         reporter.warn(text)
     if out is not None:
@@ -271,7 +288,13 @@ def export(
     trace: TraceOption,
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="FILE", help="Model file to write.", show_default=False),
+        typer.Option(
+            "--out",
+            rich_help_panel=OUTPUT_PANEL,
+            metavar="FILE",
+            help="Model file to write.",
+            show_default=False,
+        ),
     ],
     layout: Annotated[
         str, typer.Option("--format", help="mps or lp [from the name of --out].", metavar="F")
@@ -290,6 +313,7 @@ def export(
     strict: StrictOption = False,
     force: ForceOption = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Write the least-cost problem of one moment as a MILP, for any solver.
 
@@ -303,12 +327,12 @@ def export(
     from planner.output.single_file import require_new_file, write_file
     from planner.replay.moment import problem_of
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     select = _selection(peak, at_hours, all_jobs)
     kind = _layout(layout, out)
     require_new_file(out, "--out", force=force)
     machines = cluster_of(cluster)
-    jobs = read_jobs(trace, machines, coefficients, strict=strict)
+    jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
     problem = problem_of(
         jobs,
         select,

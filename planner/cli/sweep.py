@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from instances.errors import InputError
-from planner.cli.options import JsonOption, QuietOption, print_json, stdout_console
+from planner.cli.options import (
+    OUTPUT_PANEL,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    print_json,
+    stdout_console,
+)
 from planner.output.terminal import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -36,6 +43,7 @@ def sweep(
         Path | None,
         typer.Option(
             "--out",
+            rich_help_panel=OUTPUT_PANEL,
             metavar="FILE",
             help="Table to write, .csv or .parquet; one that is there is gone on with.",
         ),
@@ -65,10 +73,16 @@ def sweep(
         bool, typer.Option("--force", help="Drop runs of another study from the table.")
     ] = False,
     timings: Annotated[
-        bool, typer.Option("--timings", help="Write the seconds of each run to a second file.")
+        bool,
+        typer.Option(
+            "--timings",
+            rich_help_panel=OUTPUT_PANEL,
+            help="Write the seconds of each run to a second file.",
+        ),
     ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Replay every combination of a study's traces, policies and axis values.
 
@@ -79,7 +93,7 @@ def sweep(
     from planner.sweep.report import failure_lines, print_sweep, sweep_document
     from planner.sweep.running import sweep as do_sweep
 
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
     declared = read_runs(study)
     if declared.repeated:
         reporter.note(f"Left out {declared.repeated:,} combinations that repeat another run.")
@@ -88,7 +102,7 @@ def sweep(
         return
     if out is None:
         raise InputError("Expected --out FILE, a table ending in .csv or .parquet.")
-    with ending_as_interrupt(), reporter.progress() as progress:
+    with ending_as_interrupt(), reporter.progress("sweep") as progress:
         outcome = do_sweep(
             declared,
             out,

@@ -27,7 +27,7 @@ from models.problem.group_shape import Pins
 from models.problem.options import Deadline, Progress
 from models.replan.replanning import Replan
 from planner.placement.group_state import GroupState
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.repack import Repack
 from planner.policies.repack_change import Proposal
 from planner.policies.repack_params import RepackParams

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from instances.errors import InputError
-from instances.hardware import Cluster
+from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import GroupVersion, Plan
 from planner.output.pictures import COLOURS, drawing, require_format, save_picture
@@ -26,20 +26,50 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Bar", "bars_of", "choose_group", "gantt_figure", "write_gantt"]
+__all__ = [
+    "Bar",
+    "GanttStyle",
+    "bars_of",
+    "choose_group",
+    "gantt_figure",
+    "gantt_tips",
+    "write_gantt",
+]
 
 _PERIODS: Final = 2
-_WIDTH_IN: Final = 9.0
 _ROW_IN: Final = 0.42
 _LEAST_ROW_IN: Final = 0.22
 _MANY_ROWS: Final = 24
 _SYNC_ROW: Final = 0.55  # of the height of a node's row
-_FONT_PT: Final = 8.0
 #: Width of an average letter over the height of the font, generously.
 _LETTER: Final = 0.65
 _MOST_LETTERS: Final = 28
 #: Less of a period than this is round-off, such as a sync that ends where the period does.
 _SLIVER: Final = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GanttStyle:
+    """How large a picture is, and where its jobs are named.
+
+    Attributes
+    ----------
+    width_in : float
+        Of the two periods, inches: labels and a legend beside them come on top.
+    font_pt : float
+    titled : bool
+        Whether the picture says what the group is: its name, period and tightest rule.
+    legend_below : bool
+        Below the axes, in two columns, rather than beside them.
+    """
+
+    width_in: float = 9.0
+    font_pt: float = 8.0
+    titled: bool = True
+    legend_below: bool = False
+
+
+_STYLE: Final = GanttStyle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +174,13 @@ def _rows(group: GroupVersion, bars: Sequence[Bar]) -> dict[tuple[str, int], tup
     return out
 
 
-def gantt_figure(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> Figure:
+@drawing()
+def gantt_figure(
+    group: GroupVersion,
+    jobs: JobTable,
+    cluster: Cluster = DEFAULT_CLUSTER,
+    style: GanttStyle = _STYLE,
+) -> Figure:
     """Return the picture of one group.
 
     Parameters
@@ -155,6 +191,22 @@ def gantt_figure(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> Figur
         Holds at least its members.
     cluster : Cluster
         Names the GPUs, and limits the rules.
+    style : GanttStyle
+        Sizes, and where jobs are named.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        A notebook shows it; ``savefig`` writes it.
+
+    Examples
+    --------
+    >>> from instances.catalog import catalog_path
+    >>> from instances.trace import read_trace
+    >>> from planner.snapshot.solving import solve_snapshot
+    >>> plan = solve_snapshot(read_trace(catalog_path("tiny-open-shop"))).plan
+    >>> [axes.get_xlabel() for axes in gantt_figure(plan.groups[0], plan.jobs).axes]
+    ['seconds']
     """
     from matplotlib.figure import Figure
 
@@ -163,20 +215,61 @@ def gantt_figure(group: GroupVersion, jobs: JobTable, cluster: Cluster) -> Figur
     top, height = list(rows.values())[-1]
     total = top + height
     row_in = _ROW_IN if len(rows) <= _MANY_ROWS else _LEAST_ROW_IN
-    figure = Figure(figsize=(_WIDTH_IN, 1.2 + row_in * total))
+    figure = Figure(figsize=(style.width_in, 1.2 + row_in * total))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     colours = _colours(len(group.placements))
     axes.set_xlim(0.0, _PERIODS * group.period_s)
     axes.set_ylim(total + 0.15, -0.15)
-    for bar in bars:
-        _draw_bar(axes, bar, rows[bar.row], group, colours[bar.member])
-    _label_axes(axes, group, jobs, cluster, rows)
-    _add_legend(axes, group, bars, colours)
+    for number, bar in enumerate(bars):
+        gid = f"bar-{number}"
+        _draw_bar(axes, bar, rows[bar.row], group, colours[bar.member], gid, style)
+    _label_axes(axes, group, cluster, rows, style)
+    if style.titled:
+        _add_title(axes, group, jobs, cluster, style)
+    _add_legend(axes, group, bars, colours, style)
     return figure
 
 
+def gantt_tips(figure: Figure, group: GroupVersion, jobs: JobTable) -> dict[str, str]:
+    """Return what each bar of a drawn group is, by the gid of its artist.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Of :func:`gantt_figure`, of the same group.
+    group : GroupVersion
+    jobs : JobTable
+
+    Returns
+    -------
+    dict of str to str
+        Job, what it does, where, and the seconds of the period.
+    """
+    bars = bars_of(group, jobs)
+    out = {}
+    for patch in figure.axes[0].patches:
+        gid = patch.get_gid() or ""
+        if gid.startswith("bar-"):
+            bar = bars[int(gid.split("-")[1])]
+            placement = group.placements[bar.member]
+            doing = {"run": bar.row[0], "switch": f"switch before {bar.row[0]}"}.get(bar.kind)
+            where = f" on {bar.row[0]} node {bar.row[1]}" if doing else ""
+            turn = f", iteration {bar.iteration + 1}" if placement.rate > 1 else ""
+            out[gid] = (
+                f"{placement.job_id}: {doing or 'sync'}{where}{turn}, "
+                f"{bar.length_s:,.1f} s from {bar.start_s:,.1f} s of the period"
+            )
+    return out
+
+
 def _draw_bar(
-    axes: Axes, bar: Bar, row: tuple[float, float], group: GroupVersion, colour: Any
+    axes: Axes,
+    bar: Bar,
+    row: tuple[float, float],
+    group: GroupVersion,
+    colour: Any,
+    gid: str,
+    style: GanttStyle,
 ) -> None:
     """Draw a bar in both periods, and what of it wraps around from the period before."""
     from matplotlib.patches import Rectangle
@@ -198,10 +291,11 @@ def _draw_bar(
                 linewidth=0.6,
                 hatch="//////" if bar.kind == "switch" else None,
                 zorder=3,
+                gid=f"{gid}-{turn + 1}",
             )
         )
         if bar.kind == "run":
-            _write_in_bar(axes, bar, group, (first, last), top + height / 2, colour)
+            _write_in_bar(axes, bar, group, (first, last), top + height / 2, colour, style)
 
 
 def _write_in_bar(
@@ -211,20 +305,22 @@ def _write_in_bar(
     visible_s: tuple[float, float],
     middle: float,
     colour: Any,
+    style: GanttStyle,
 ) -> None:
     """Write the job's id, or else its number, in the visible part of a bar if there is room."""
     placement = group.placements[bar.member]
     iteration = f" ({bar.iteration + 1})" if placement.rate > 1 else ""
-    width_pt = 72 * _WIDTH_IN * (visible_s[1] - visible_s[0]) / (_PERIODS * group.period_s)
+    width_pt = 72 * style.width_in * (visible_s[1] - visible_s[0])
+    width_pt /= _PERIODS * group.period_s
     for text in (_plain(placement.job_id) + iteration, f"{bar.member + 1}{iteration}"):
-        if len(text) * _LETTER * _FONT_PT <= width_pt:
+        if len(text) * _LETTER * style.font_pt <= width_pt:
             axes.text(
                 sum(visible_s) / 2,
                 middle,
                 text,
                 ha="center",
                 va="center_baseline",
-                fontsize=_FONT_PT,
+                fontsize=style.font_pt,
                 color=_ink(colour),
                 parse_math=False,
                 zorder=6,
@@ -243,21 +339,21 @@ def _ink(colour: Any) -> str:
 def _label_axes(
     axes: Axes,
     group: GroupVersion,
-    jobs: JobTable,
     cluster: Cluster,
     rows: dict[tuple[str, int], tuple[float, float]],
+    style: GanttStyle,
 ) -> None:
-    """Label rows and seconds, mark the periods, and say what the group is."""
+    """Label rows and seconds, and mark the periods."""
     gpus = {"rollout": cluster.rollout.gpu.name, "train": cluster.train.gpu.name}
     labels = [
         f"sync {number + 1}" if kind == "sync" else f"{_plain(gpus[kind])}, {kind} {number}"
         for kind, number in rows
     ]
     axes.set_yticks([top + height / 2 for top, height in rows.values()])
-    axes.set_yticklabels(labels, fontsize=_FONT_PT, parse_math=False)
+    axes.set_yticklabels(labels, fontsize=style.font_pt, parse_math=False)
     axes.tick_params(axis="y", length=0)
-    axes.tick_params(axis="x", labelsize=_FONT_PT)
-    axes.set_xlabel("seconds", fontsize=_FONT_PT)
+    axes.tick_params(axis="x", labelsize=style.font_pt)
+    axes.set_xlabel("seconds", fontsize=style.font_pt)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.set_axisbelow(True)
@@ -267,22 +363,34 @@ def _label_axes(
     place = axes.get_xaxis_transform()
     for turn, text in enumerate(("one period", "the same again")):
         middle = (turn + 0.5) * group.period_s
-        axes.text(middle, 1.01, text, transform=place, ha="center", va="bottom", fontsize=_FONT_PT)
+        axes.text(
+            middle, 1.01, text, transform=place, ha="center", va="bottom", fontsize=style.font_pt
+        )
+
+
+def _add_title(
+    axes: Axes, group: GroupVersion, jobs: JobTable, cluster: Cluster, style: GanttStyle
+) -> None:
+    """Say what the group is."""
     rule = tightest(group, jobs, cluster)
     axes.set_title(
         f"Group {group.group_id}: period {group.period_s:,.1f} s\n"
         f"tightest rule: {rule_words(rule, _plain)}, {slack_words(rule, _plain)}",
         loc="left",
         pad=18,
-        fontsize=_FONT_PT + 2,
+        fontsize=style.font_pt + 2,
         parse_math=False,
     )
 
 
 def _add_legend(
-    axes: Axes, group: GroupVersion, bars: Sequence[Bar], colours: Sequence[Any]
+    axes: Axes,
+    group: GroupVersion,
+    bars: Sequence[Bar],
+    colours: Sequence[Any],
+    style: GanttStyle,
 ) -> None:
-    """Name jobs by number and colour, and the two signs, beside the picture."""
+    """Name jobs by number and colour, and the two signs, beside the picture or below it."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -299,12 +407,18 @@ def _add_legend(
     if "sync" in kinds:
         handles.append(Line2D([], [], color="black", linewidth=2.5))
         labels.append("sync, then the next rollout")
+    place = (1.01, 1.0)
+    if style.legend_below:  # of the label of the seconds
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        place = (0.0, -4 * style.font_pt / (72 * figure.get_figheight()))
     legend = axes.legend(
         handles,
         labels,
         loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        fontsize=_FONT_PT,
+        bbox_to_anchor=place,
+        ncols=2 if style.legend_below else 1,
+        fontsize=style.font_pt,
         frameon=False,
         handlelength=1.6,
     )

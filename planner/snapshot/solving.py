@@ -39,11 +39,11 @@ from planner.placement.checked_plan import dedicated_of, require_rules
 from planner.placement.warm_start import warm_start
 from planner.replay.moment import Problem, Selection, problem_of
 
-__all__ = ["ALL_METHODS", "AUTO", "SnapshotReport", "require_method", "solve_snapshot"]
+__all__ = ["AUTO", "SNAPSHOT_METHODS", "SnapshotReport", "require_method", "solve_snapshot"]
 
 AUTO: Final = "auto"
 #: What ``method`` may be.
-ALL_METHODS: Final = (AUTO, *METHODS, *bounded_search.METHODS)
+SNAPSHOT_METHODS: Final = (AUTO, *METHODS, *bounded_search.METHODS)
 #: Most jobs that ``auto`` gives to the exhaustive method; with rates it decides far more sets.
 _EXHAUSTIVE_JOBS: Final = 16
 _EXHAUSTIVE_JOBS_WITH_RATES: Final = 8
@@ -189,10 +189,10 @@ class SnapshotReport:
 
 def require_method(name: str, argument: str = "method") -> None:
     """Raise InputError unless there is such a method."""
-    if name not in ALL_METHODS:
+    if name not in SNAPSHOT_METHODS:
         raise InputError(
-            f"Expected {argument} in {', '.join(ALL_METHODS)}, got '{name}'."
-            f"{did_you_mean(name, ALL_METHODS)}"
+            f"Expected {argument} in {', '.join(SNAPSHOT_METHODS)}, got '{name}'."
+            f"{did_you_mean(name, SNAPSHOT_METHODS)}"
         )
 
 
@@ -223,7 +223,7 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     method : str
         ``auto`` (exhaustive up to 16 jobs, with rates up to 8; set-partition up to 41, with rates
         up to 20; local-search and then set-partition up to 100; local-search beyond, and where
-        the others refuse the size) or another of ``ALL_METHODS``.
+        the others refuse the size) or another of ``SNAPSHOT_METHODS``.
     cluster, limits, caps
         GPUs and prices, limits on one group, caps on the fleet.
     time_limit_s, node_limit, work_limit
@@ -276,7 +276,7 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
     result = _solved(problem, () if early.hit else _methods(method, problem), options, notes)
     interrupted = result.stopped_by is StoppedBy.INTERRUPT
     notes += _speed(result)
-    result = _explained(result, problem.snapshot, deadline, notes)
+    result = _explained(result, problem.snapshot, deadline, notes, progress)
     if result.conflict is not None and problem.dedicated and problem.caps.any:
         gone = problem.dedicated_nodes
         notes.append(
@@ -462,12 +462,20 @@ def _speed(result: Result) -> list[str]:
     return ["numba is not installed (extra speed), so inner loops ran many times slower."]
 
 
-def _explained(result: Result, snapshot: Snapshot, deadline: Deadline, notes: list[str]) -> Result:
+def _explained(
+    result: Result,
+    snapshot: Snapshot,
+    deadline: Deadline,
+    notes: list[str],
+    progress: Progress | None,
+) -> Result:
     """Return the result with the conflict in words where no plan exists and it has none."""
     if result.termination is not Termination.INFEASIBLE or result.conflict is not None:
         return result
     from models.why_not.conflict import explain
 
+    if progress is not None:
+        progress("why no plan exists", 0, 1)
     try:
         conflict = explain(snapshot, deadline=deadline, seed=result.seed, proved=True)
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from instances.plan import GroupVersion, JobPlacement, Limits
 from models.problem.result import StoppedBy, Termination
 from models.problem.snapshot import FleetCaps
+from planner.output.terminal import with_options
 from planner.placement.group_rules import rule_words, tightest, utilisation
 from planner.plan.tables import data_notes
 from planner.replay.iterations import iteration_seconds
@@ -34,6 +35,15 @@ _LEGEND: Final = (
     "one nearest its limit, the least deadline in the group or the host DRAM; slack: what is left "
     "of that limit. busy: share of node time in which a phase runs."
 )
+#: Limits that an explanation may name; each is an option of the command.
+_LIMITS: Final = (
+    "max_group_size",
+    "max_rate",
+    "max_rollout_nodes",
+    "max_rollout_nodes_total",
+    "max_train_nodes",
+    "max_train_nodes_total",
+)
 #: Groups beyond which only so few are printed.
 _MOST_GROUPS: Final = 40
 _FEW_GROUPS: Final = 10
@@ -54,11 +64,12 @@ def scope_words(limits: Limits, caps: FleetCaps) -> str:
     """Return which plans a bound holds for."""
     parts = []
     if limits.max_group_size:
-        parts.append(f"at most {many(limits.max_group_size, 'job')}")
+        parts.append(many(limits.max_group_size, "job"))
     for pool, most in (("rollout", limits.max_rollout_nodes), ("train", limits.max_train_nodes)):
         if most is not None:
-            parts.append(f"at most {many(most, f'{pool} node')}")
-    words = f"with groups of {' and '.join(parts)}" if parts else "whatever its groups"
+            parts.append(many(most, f"{pool} node"))
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    words = f"with groups of at most {listed}" if parts else "with groups of any size"
     most = limits.max_rate
     words += f" and {'one iteration' if most == 1 else f'up to {most} iterations'} a period"
     return f"{words}, within the fleet caps," if caps.any else words
@@ -178,11 +189,11 @@ def _no_plan(report: SnapshotReport) -> Iterator[str]:
     yield f"Proven: no valid plan {scope} exists."
     if result.conflict is None:
         return
-    yield result.conflict.message
+    yield with_options(result.conflict.message, _LIMITS)
     if result.conflict.relaxations:
         alone = "Any one of these cures it" if len(result.conflict.relaxations) > 1 else "Cure"
         yield f"{alone}:"
-        yield from (f"- {text}" for text in result.conflict.relaxations)
+        yield from (f"- {with_options(text, _LIMITS)}" for text in result.conflict.relaxations)
 
 
 def print_snapshot(report: SnapshotReport, console: Console) -> None:

@@ -21,6 +21,7 @@ from clocks import Ticking
 from instances import generate
 from instances.errors import InputError
 from instances.plan import Limits
+from models.bounds import columns
 from models.bounds.columns import (
     Until,
     pool_bound,
@@ -31,7 +32,7 @@ from models.bounds.first_fit import first_fit, packings
 from models.bounds.pool_duals import dual_bound, easier_pairs
 from models.bounds.pool_items import POOLS, PoolItems
 from models.bounds.pool_packings import is_packing, price_and_branch
-from models.bounds.volume import columns, volume
+from models.bounds.volume import volume
 from models.exact.methods import solve
 from models.problem.options import Deadline, SolveOptions
 from models.problem.result import StoppedBy

@@ -18,9 +18,9 @@ from clocks import Ticking
 from instances.generate import production
 from instances.plan import Limits
 from models.backends.highs_model import Ended, HighsModel
+from models.bounds import covering, covering_lp
 from models.bounds.covering import Cover, CoverProblem, Ending, solve_cover
 from models.bounds.covering_lp import EPS, Relaxation, StoppedError
-from models.bounds.volume import covering, covering_lp
 from models.exact.single_node_sets import SetPool
 from models.problem.options import Deadline, OutOfTimeError, SolveOptions
 from models.problem.snapshot import FleetCaps, Snapshot

@@ -20,11 +20,11 @@ from instances.errors import UnsupportedError
 from instances.generate import production
 from instances.jobs import Job
 from instances.plan import Limits
+from models.bounds import group_pricing
 from models.bounds.columns import Until, pool_decomposition
 from models.bounds.group_lp import GroupLpBound, cover_of_columns, group_lp_bound
 from models.bounds.group_pricing import GroupPricing
 from models.bounds.group_search import Found, price_leader
-from models.bounds.volume import group_pricing
 from models.exact import methods
 from models.exact.single_node_sets import SetPool
 from models.problem.compiled import plain

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from clocks import Ticking
 from instances.errors import InputError
+from models.bounds import knapsack, knapsack_search
 from models.bounds.knapsack import EPS, Knapsacks, Prices
-from models.bounds.volume import knapsack, knapsack_search
 from models.problem.compiled import plain
 from models.problem.options import Deadline
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -408,7 +409,7 @@ def test_progress_is_told_step_by_step() -> None:
     solve(snapshot, SolveOptions(progress=lambda *call: told.append(call)))
     steps = [label for label, _, _ in told]
     assert steps[0] == "groups of jobs"
-    assert steps[-1] == "proved, % of the cost"
+    assert re.fullmatch(r"proved: \$[\d,.]+/h, bound \$[\d,.]+/h", steps[-1])
     assert all(0 <= done <= total for _, done, total in told)
 
 
@@ -419,7 +420,7 @@ def raising(label: str) -> Hook:
     """Return a progress hook that raises Ctrl-C once this step has begun."""
 
     def hook(step: str, _done: int, _total: int) -> None:
-        if step == label:
+        if step.partition(":")[0] == label:
             raise KeyboardInterrupt
 
     return hook
@@ -429,7 +430,7 @@ def raising(label: str) -> Hook:
     ("n", "seed", "size", "nodes"),
     [(16, 5, 5, (None, None)), (16, 5, 0, (1, 1)), (12, 3, 3, (2, 2))],
 )
-@pytest.mark.parametrize("step", ["groups of jobs", "proved, % of the cost"])
+@pytest.mark.parametrize("step", ["groups of jobs", "proved"])
 def test_ctrl_c_in_our_own_code_holds_a_plan(
     step: str, n: int, seed: int, size: int, nodes: Any
 ) -> None:
@@ -466,7 +467,7 @@ def test_ctrl_c_between_two_runs_of_the_solver_is_not_lost(monkeypatch: pytest.M
 TELLING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from models.bounds.volume import covering
+from models.bounds import covering
 
 run = covering._Search.run
 def telling(self):
@@ -474,7 +475,7 @@ def telling(self):
     sys.stderr.flush()
     return run(self)
 covering._Search.run = telling
-from planner.cli.app import main
+from planner.cli.main import main
 main()
 """
 

@@ -232,13 +232,13 @@ def raising(label: str) -> Callable[[str, int, int], None]:
     """Return a progress hook that raises Ctrl-C once this step has begun."""
 
     def hook(step: str, _done: int, _total: int) -> None:
-        if step == label:
+        if step.partition(":")[0] == label:
             raise KeyboardInterrupt
 
     return hook
 
 
-@pytest.mark.parametrize("step", ["groups of jobs", "proved, % of the cost"])
+@pytest.mark.parametrize("step", ["groups of jobs", "proved"])
 def test_ctrl_c_holds_a_plan(step: str) -> None:
     snapshot = production_snapshot(13, 5, 4)
     least = solve(snapshot, OPTIONS).usd_per_hour

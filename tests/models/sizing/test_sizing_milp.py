@@ -15,6 +15,8 @@ from instances.errors import CheckError, InfeasibleError, InputError, Unsupporte
 from models.backends.pyomo_highs import Ended, Solved
 from models.problem.options import SolveOptions
 from models.problem.result import StoppedBy, Termination
+from models.sizing import milp as sizing_milp
+from models.sizing import parameters as sizing_parameters
 from models.sizing.milp import least_owned, solve_sizing
 from models.sizing.problem import (
     Aim,
@@ -27,8 +29,6 @@ from models.sizing.problem import (
     grid_of,
     least_separable,
 )
-from models.sizing.problem import milp as sizing_milp
-from models.sizing.problem import parameters as sizing_parameters
 from oracles.least_fleet import Prices, fleets, least_fleet
 from sizing_cases import arrays, problem, problems, terms
 

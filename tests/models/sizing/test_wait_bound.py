@@ -12,7 +12,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
 from instances.plan import Fleet, Limits
 from models.sizing.wait_bound import Cut, WaitBound, wait_bound
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.wait_target import WaitTarget
 from planner.replay.replaying import replay
 from planner.size.fleet_search import bound_of

@@ -18,6 +18,7 @@ from models.group.group_cost import GroupCost, Nodes
 from models.problem.options import Deadline, OutOfTimeError, SolveOptions
 from models.problem.result import Result, StoppedBy, result_of
 from models.problem.snapshot import Snapshot
+from models.why_not import conflict as module
 from models.why_not.conflict import (
     Cure,
     Explanation,
@@ -26,7 +27,6 @@ from models.why_not.conflict import (
     explanation,
     smallest_conflict,
 )
-from models.why_not.rules import conflict as module
 from oracles.least_snapshot import Block, partitions
 from small_snapshots import (
     FIVE_FRONT,

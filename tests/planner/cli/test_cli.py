@@ -170,7 +170,7 @@ def test_a_policy_named_twice_is_run_once() -> None:
 
 def test_stdout_is_pure_and_stderr_has_the_warnings(folder: Path) -> None:
     trace = write(folder / "t.csv", ESTIMATED)
-    got = ok("plan", "--trace", trace, "--json", "--out", "o")
+    got = ok("plan", "--trace", trace, "--json", "--out", "o", "--no-html")
     assert set(got.json) == {"schema_version", "command", "inputs", "conventions"}
     assert got.json["inputs"]["estimated_columns"] == [
         "rollout_state_gb", "rollout_switch_s", "sync_gb", "sync_s", "train_state_gb",
@@ -183,8 +183,8 @@ def test_stdout_is_pure_and_stderr_has_the_warnings(folder: Path) -> None:
 
 def test_quiet_silences_notes_but_not_warnings(folder: Path) -> None:
     trace = write(folder / "t.csv", ESTIMATED)
-    loud = ok("plan", "--trace", trace, "--out", "a")
-    quiet = ok("plan", "--trace", trace, "--out", "b", "--quiet")
+    loud = ok("plan", "--trace", trace, "--out", "a", "--no-html")
+    quiet = ok("plan", "--trace", trace, "--out", "b", "--no-html", "--quiet")
     assert quiet.out == loud.out
     assert "Wrote" in loud.err
     assert "Wrote" not in quiet.err
@@ -218,7 +218,7 @@ def test_crowded_links_are_warned_of(folder: Path) -> None:
 def test_a_column_that_looks_misspelt_is_carried_and_warned_of(folder: Path) -> None:
     text = ESTIMATED.replace("_b\n", "_b,rolout_s\n").replace(",7\n", ",7,x\n")
     trace = write(folder / "t.csv", text)
-    got = ok("plan", "--trace", trace, "--out", "o")
+    got = ok("plan", "--trace", trace, "--out", "o", "--no-html")
     assert re.search(r"warning: .*'rolout_s'.*Did you mean 'rollout_s'\?", got.err)
     assert set(pd.read_csv(folder / "o" / "jobs.csv")["rolout_s"]) == {"x"}
 
@@ -234,7 +234,7 @@ def test_a_bad_trace_is_2_with_all_its_faults(folder: Path) -> None:
         "a,-1,100,2,-3,4,7\n"
         "c,0,x,2,3,nan,7\n",
     )
-    got = invoke("plan", "--trace", trace, "--out", "o")
+    got = invoke("plan", "--trace", trace, "--out", "o", "--no-html")
     refused(got, "bad.csv: 6 faults", "slo >= 1", "line 2", "'-3'", "line 4, column train_s")
     assert len(got.err.splitlines()) == 7
     assert all(line.startswith("error: ") for line in got.err.splitlines())
@@ -256,11 +256,11 @@ REFUSED: dict[str, tuple[tuple[str | Path, ...], tuple[str, ...]]] = {
     "option": ((*SHOP, "--polcy", "weave"), ("--polcy", "--policy")),
     "value": ((*SHOP, "--max-group-size", "five"), ("--max-group-size",)),
     "range": ((*SHOP, "--max-group-size", "-1"), ("--max-group-size",)),
-    "factor": ((*SHOP, "--colocated-factor", "nan"), ("colocated_factor > 0 and <= 1e+06, got",)),
+    "factor": ((*SHOP, "--colocated-factor", "nan"), ("--colocated-factor > 0 and <= 1e+06, got",)),
     "cluster": ((*SHOP, "--cluster", "absent.toml"), ("absent.toml", "No such file")),
     "command": (("pln",), ("pln",)),
     "check no file": (("check", "absent.json"), ("absent.json", "No such file")),
-    "check folder": (("check", "."), ("Is a directory",)),
+    "check folder": (("check", "."), ("Expected a plan file, got a folder",)),
     "generator": (
         ("generate", "prodction", "--out", "x.csv"),
         ("'prodction'", "Did you mean 'production'?", *GENERATORS),
@@ -314,7 +314,9 @@ def test_prices_may_be_zero(output: list[str], folder: Path) -> None:
 
 
 def test_async_jobs_are_counted_apart(folder: Path) -> None:
-    document = ok("plan", "--trace", write(folder / "t.csv", ASYNC), "--json", "--out", "o").json
+    document = ok(
+        "plan", "--trace", write(folder / "t.csv", ASYNC), "--json", "--out", "o", "--no-html"
+    ).json
     assert document["inputs"]["async_jobs"] == 2
     figures = document["conventions"]["work"]["policies"]["weave"]
     assert figures["dedicated"]["jobs"] == 2

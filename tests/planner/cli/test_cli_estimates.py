@@ -130,15 +130,15 @@ def test_profile_of_gangs_and_other_machines(folder: Path) -> None:
 
 PROFILE_REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "missing": (JOB[2:], ("--model-b",)),
-    "zero": (("--model-b", "0", *JOB[2:]), ("model_b", "finite number > 0, got 0.0")),
-    "negative": ((*JOB[:2], "--max-tokens", "-1", *JOB[4:]), ("max_tokens", "-1.0")),
-    "nan": (("--model-b", "nan", *JOB[2:]), ("model_b", "nan")),
+    "zero": (("--model-b", "0", *JOB[2:]), ("--model-b", "finite number > 0, got 0.0")),
+    "negative": ((*JOB[:2], "--max-tokens", "-1", *JOB[4:]), ("--max-tokens", "-1.0")),
+    "nan": (("--model-b", "nan", *JOB[2:]), ("--model-b", "nan")),
     "a word": (("--model-b", "7B", *JOB[2:]), ("--model-b",)),
     "no nodes": ((*JOB, "--train-nodes", "0"), ("--train-nodes",)),
     "half a node": ((*JOB, "--train-nodes", "1.5"), ("--train-nodes",)),
     "too large": (
         ("--model-b", "1000", *JOB[2:]),
-        ("a model that fits", "model_b 1000", "8 H20 of 96 GB"),
+        ("a model that fits", "--model-b 1000", "8 H20 of 96 GB"),
     ),
 }
 
@@ -169,7 +169,7 @@ def test_profile_names_all_its_inputs(what: str, folder: Path) -> None:
 
 def test_phaseless_trace_is_planned_with_the_profiled_phases(folder: Path) -> None:
     trace = write(folder / "t.csv", PHASELESS)
-    got = ok("plan", "--trace", trace, "--out", "o", "--json")
+    got = ok("plan", "--trace", trace, "--out", "o", "--no-html", "--json")
     profiled = ok("profile", *JOB, "--json").json["estimated"]
     jobs = plan_jobs("o")
     for column in set(ALL) & set(profiled):
@@ -184,7 +184,7 @@ def test_phaseless_trace_is_planned_with_the_profiled_phases(folder: Path) -> No
 
 def test_a_written_plan_of_estimates_passes_the_check_and_keeps_its_labels(folder: Path) -> None:
     trace = write(folder / "t.csv", MIXED)
-    ok("plan", "--trace", trace, "--out", "o")
+    ok("plan", "--trace", trace, "--out", "o", "--no-html")
     checked = ok("check", "o/plan.json", "--json").json
     assert (checked["checked"], checked["jobs"], checked["violations"]) == (True, 3, [])
     loaded, given = read_plan("o/plan.json").jobs, read_trace(trace).jobs
@@ -195,8 +195,8 @@ def test_a_written_plan_of_estimates_passes_the_check_and_keeps_its_labels(folde
 
 def test_labels_are_cell_by_cell(folder: Path) -> None:
     trace = write(folder / "t.csv", MIXED)
-    got = ok("plan", "--trace", trace, "--baselines", "random", "--seeds", "2", "--out", "o",
-             "--json")  # fmt: skip
+    got = ok("plan", "--trace", trace, "--baselines", "random", "--seeds", "2",
+             "--out", "o", "--no-html", "--json")  # fmt: skip
     assert got.json["inputs"]["estimated_columns"] == list(ALL)
     phases = {"rollout_s": ["a"], "train_s": ["a"]}
     assert plan_jobs("o")["estimated"] == phases | {column: ["a", "b"] for column in STATES}
@@ -216,7 +216,7 @@ def test_the_table_and_the_warning_name_what_is_estimated(folder: Path) -> None:
 
 def test_measured_traces_have_no_label(folder: Path) -> None:
     trace = write(folder / "t.csv", MEASURED)
-    got = ok("plan", "--trace", trace, "--out", "o")
+    got = ok("plan", "--trace", trace, "--out", "o", "--no-html")
     assert "stimated" not in got.out + got.err
     assert plan_jobs("o")["estimated"] == {}
     assert {row["estimated"] for row in jobs_csv("o")} == {""}
@@ -226,7 +226,7 @@ def test_measured_traces_have_no_label(folder: Path) -> None:
 def test_a_column_of_the_trace_called_estimated_is_kept_beside_ours(folder: Path) -> None:
     text = PHASELESS.replace("samples_per_prompt\n", "samples_per_prompt,estimated\n")
     text = text.replace(",64,8\n", ",64,8,mine\n")
-    ok("plan", "--trace", write(folder / "t.csv", text), "--out", "o")
+    ok("plan", "--trace", write(folder / "t.csv", text), "--out", "o", "--no-html")
     for row in jobs_csv("o"):
         assert (row["estimated"], row["trace_estimated"]) == (";".join(ALL), "mine")
 
@@ -247,7 +247,7 @@ def test_phases_missing_without_the_four_columns_are_refused(folder: Path) -> No
 
 def test_strict_refuses_estimates_by_column_and_writes_nothing(folder: Path) -> None:
     trace = write(folder / "t.csv", MIXED)
-    got = invoke("plan", "--trace", trace, "--strict", "--out", "o")
+    got = invoke("plan", "--trace", trace, "--strict", "--out", "o", "--no-html")
     refused(got, "Expected every value to be given", "rollout_s (1 of 3)", "train_s (1 of 3)",
             *(f"{column} (2 of 3)" for column in STATES))  # fmt: skip
     assert names(folder) == ["t.csv"]
@@ -286,8 +286,8 @@ def test_coefficients_change_the_profile(half_mfu: Path) -> None:
 
 def test_coefficients_change_estimated_phases_only(half_mfu: Path, folder: Path) -> None:
     trace = write(folder / "t.csv", MIXED)
-    ok("plan", "--trace", trace, "--out", "plain")
-    ok("plan", "--trace", trace, "--coefficients", half_mfu, "--out", "slow")
+    ok("plan", "--trace", trace, "--out", "plain", "--no-html")
+    ok("plan", "--trace", trace, "--coefficients", half_mfu, "--out", "slow", "--no-html")
     plain, slow = plan_jobs("plain"), plan_jobs("slow")
     changed = {key for key in plain if plain[key] != slow[key]}
     assert changed == {"train_s"}
@@ -354,5 +354,5 @@ def test_estimates_are_for_the_cluster_given(folder: Path) -> None:
     got = ok("profile", *JOB, "--cluster", slow, "--json").json["estimated"]["train_s"]
     assert got == pytest.approx(2 * plain)
     trace = write(folder / "t.csv", PHASELESS)
-    ok("plan", "--trace", trace, "--cluster", slow, "--out", "o")
+    ok("plan", "--trace", trace, "--cluster", slow, "--out", "o", "--no-html")
     assert plan_jobs("o")["train_s"] == pytest.approx([2 * plain] * 2)

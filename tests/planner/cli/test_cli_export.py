@@ -82,7 +82,7 @@ def test_async_jobs_are_left_out_and_caps_are_less_theirs(folder: Path) -> None:
     assert "its cost is less their price" in got.err
     assert optimum(folder / "m.mps") == pytest.approx(PAIR_USD)
     short = invoke("export", "--trace", trace, "--out", "n.mps", "--max-train-nodes-total", "0")
-    refused(short, "<= 0 (max_train_nodes_total), got 1", code=1)
+    refused(short, "<= 0 (--max-train-nodes-total), got 1", code=1)
     assert names(folder) == ["m.mps", "t.csv"]
 
 

@@ -47,7 +47,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """The folder and the JSON of the shipped production trace under three policies."""
     out = tmp_path_factory.mktemp("real") / "out"
     got = ok(
-        "plan", "--trace", PRODUCTION, "--baselines", "solo,colocated", "--out", out, "--json"
+        "plan", "--trace", PRODUCTION, "--baselines", "solo,colocated", "--out", out,
+        "--no-html", "--json",
     )  # fmt: skip
     return out, got.json
 
@@ -150,7 +151,18 @@ def test_plan_json_is_the_main_policys_and_valid(real: tuple[Path, Any]) -> None
 
 
 def test_durations_choose_the_plan_written(folder: Path) -> None:
-    ok("plan", "--trace", GANG, "--durations", "wallclock", "--policy", "solo", "--out", "o")
+    ok(
+        "plan",
+        "--trace",
+        GANG,
+        "--durations",
+        "wallclock",
+        "--policy",
+        "solo",
+        "--out",
+        "o",
+        "--no-html",
+    )
     plan = read_plan(folder / "o" / "plan.json")
     assert (plan.policy, plan.durations) == ("solo", "wallclock")
     assert check_plan(plan).ok
@@ -160,7 +172,7 @@ def test_existing_files_are_refused_before_the_work(folder: Path) -> None:
     (folder / "o").mkdir()
     write(folder / "o" / "jobs.csv", "mine")
     # The trace is bad as well: the refusal comes first, nothing was read.
-    got = invoke("plan", "--trace", "absent.csv", "--out", "o")
+    got = invoke("plan", "--trace", "absent.csv", "--out", "o", "--no-html")
     refused(got, "o already holds jobs.csv", "--force")
     assert "absent.csv" not in got.err
     assert names(folder / "o") == ["jobs.csv"]
@@ -172,14 +184,19 @@ def test_force_replaces_our_files_only(folder: Path) -> None:
     (folder / "o" / "sub").mkdir(parents=True)
     for name in ("jobs.csv", "notes.txt", "sub/plan.json", ".hidden"):
         write(folder / "o" / name, "mine")
-    ok("plan", "--trace", GANG, "--out", "o", "--force")
+    ok("plan", "--trace", GANG, "--out", "o", "--no-html", "--force")
     assert names(folder / "o") == sorted([*FILES, "notes.txt", "sub", ".hidden"])
     for name in ("notes.txt", "sub/plan.json", ".hidden"):
         assert (folder / "o" / name).read_text() == "mine"
     assert (folder / "o" / "jobs.csv").read_text() != "mine"
     before = {name: (folder / "o" / name).read_bytes() for name in FILES}
-    refused(invoke("plan", "--trace", GANG, "--out", "o"), "jobs.csv", "plan.json", "timeline.csv")
-    ok("plan", "--trace", GANG, "--out", "o", "--force")
+    refused(
+        invoke("plan", "--trace", GANG, "--out", "o", "--no-html"),
+        "jobs.csv",
+        "plan.json",
+        "timeline.csv",
+    )
+    ok("plan", "--trace", GANG, "--out", "o", "--no-html", "--force")
     assert {name: (folder / "o" / name).read_bytes() for name in FILES} == before
     assert names(folder) == ["o"]
 
@@ -188,7 +205,9 @@ def test_a_failed_run_leaves_what_was_there(folder: Path) -> None:
     (folder / "o").mkdir()
     for name in FILES:
         write(folder / "o" / name, "mine")
-    refused(invoke("plan", "--trace", "absent.csv", "--out", "o", "--force"), "absent.csv")
+    refused(
+        invoke("plan", "--trace", "absent.csv", "--out", "o", "--no-html", "--force"), "absent.csv"
+    )
     assert names(folder / "o") == FILES
     assert {(folder / "o" / name).read_text() for name in FILES} == {"mine"}
     assert names(folder) == ["o"]
@@ -205,25 +224,28 @@ def test_ctrl_c_while_the_hidden_folder_is_made(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "mkdir", interrupted)
-    assert invoke("plan", "--trace", GANG, "--out", "o").code == 130
+    assert invoke("plan", "--trace", GANG, "--out", "o", "--no-html").code == 130
     assert names(folder) == []
 
 
 def test_out_is_an_existing_empty_folder(folder: Path) -> None:
     (folder / "o").mkdir()
-    ok("plan", "--trace", GANG, "--out", "o")
+    ok("plan", "--trace", GANG, "--out", "o", "--no-html")
     assert names(folder / "o") == FILES
-    ok("plan", "--trace", GANG, "--out", ".")
+    ok("plan", "--trace", GANG, "--out", ".", "--no-html")
     assert names(folder) == sorted(["o", *FILES])
 
 
 def test_out_that_cannot_be_a_folder(folder: Path) -> None:
     write(folder / "file", "mine")
-    got = invoke("plan", "--trace", GANG, "--out", "file", "--force")
+    got = invoke("plan", "--trace", GANG, "--out", "file", "--no-html", "--force")
     refused(got, "file is a file")
     assert (folder / "file").read_text() == "mine"
-    refused(invoke("plan", "--trace", GANG, "--out", "no/o"), f"{folder / 'no'} of --out to exist")
-    refused(invoke("plan", "--trace", GANG, "--out", "file/o"), "of --out to exist")
+    refused(
+        invoke("plan", "--trace", GANG, "--out", "no/o", "--no-html"),
+        f"{folder / 'no'} of --out to exist",
+    )
+    refused(invoke("plan", "--trace", GANG, "--out", "file/o", "--no-html"), "of --out to exist")
     assert names(folder) == ["file"]
 
 
@@ -236,7 +258,7 @@ def test_out_of_a_name_too_long(words: tuple[str | Path, ...], folder: Path) -> 
 def test_paths_with_spaces_and_other_scripts(name: str, folder: Path) -> None:
     trace = folder / f"{name}.csv"
     trace.write_bytes(GANG.read_bytes())
-    got = ok("plan", f"--trace={trace}", f"--out={name}", "--json")
+    got = ok("plan", f"--trace={trace}", f"--out={name}", "--no-html", "--json")
     assert got.json["inputs"]["trace"] == trace.name
     assert names(folder / name) == FILES
     assert f"to {name}." in got.err
@@ -251,7 +273,7 @@ def test_columns_of_the_trace_named_like_ours_are_renamed(folder: Path) -> None:
         'a,0,100,1.5,3,4,7,p1,1e3,"x, ""y""",yes\n'
         "b,50,100,1.5,3,4,7,p2,,Größe,no\n",
     )
-    ok("plan", "--trace", trace, "--out", "o", "--baselines", "solo")
+    ok("plan", "--trace", trace, "--out", "o", "--no-html", "--baselines", "solo")
     with open(folder / "o" / "jobs.csv", encoding="utf-8", newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert len(rows) == 2 * 2 * 2
@@ -272,7 +294,7 @@ def test_renamed_columns_do_not_meet_others(folder: Path) -> None:
         folder / "t.csv",
         ESTIMATED.replace("model_b", "model_b,policy,trace_policy").replace(",7\n", ",7,one,two\n"),
     )
-    ok("plan", "--trace", trace, "--out", "o")
+    ok("plan", "--trace", trace, "--out", "o", "--no-html")
     row = pd.read_csv(folder / "o" / "jobs.csv").iloc[0]
     assert {"one", "two"} <= set(row.astype(str))
 

@@ -63,7 +63,7 @@ def test_backfilling_lets_the_short_job_pass(trace: Path) -> None:
 
 
 def test_without_a_fleet_nothing_is_said_of_one(trace: Path) -> None:
-    document = ok("plan", "--trace", trace, "--out", "o", "--json").json
+    document = ok("plan", "--trace", trace, "--out", "o", "--no-html", "--json").json
     assert not {"fleet", "queue"} & set(document["inputs"]["options"])
     assert not {"waiting", "fleet_nodes", "fleet_usd_per_hour"} & set(policies(document)["weave"])
     assert not {"start_s", "wait_s"} & set(pd.read_csv("o/jobs.csv").columns)
@@ -72,7 +72,19 @@ def test_without_a_fleet_nothing_is_said_of_one(trace: Path) -> None:
 
 
 def test_files_tell_starts_and_who_waits(trace: Path, folder: Path) -> None:
-    ok("plan", "--trace", trace, "--fleet", "2,2", "--baselines", "solo", "--out", "o", "-q")
+    ok(
+        "plan",
+        "--trace",
+        trace,
+        "--fleet",
+        "2,2",
+        "--baselines",
+        "solo",
+        "--out",
+        "o",
+        "--no-html",
+        "-q",
+    )
     jobs = pd.read_csv("o/jobs.csv").query("convention == 'work' and policy == 'weave'")
     assert jobs["start_s"].tolist() == [0, 100, 200]
     assert jobs["wait_s"].tolist() == [0, 90, 180]
@@ -86,7 +98,7 @@ def test_files_tell_starts_and_who_waits(trace: Path, folder: Path) -> None:
 
 
 def test_check_tells_of_the_fleet(trace: Path, folder: Path) -> None:
-    ok("plan", "--trace", trace, "--fleet", "2,2", "--out", "o", "-q")
+    ok("plan", "--trace", trace, "--fleet", "2,2", "--out", "o", "--no-html", "-q")
     told = " ".join(ok("check", "o/plan.json").out.split())
     assert "fleet of 2 rollout + 2 train nodes, 2 jobs waited for it" in told
     document = ok("check", "o/plan.json", "--json").json
@@ -156,7 +168,7 @@ def test_refusals() -> None:
 
 
 def test_moves_are_not_proposed_for_a_plan_of_a_fleet(trace: Path) -> None:
-    ok("plan", "--trace", trace, "--fleet", "2,2", "--out", "o", "-q")
+    ok("plan", "--trace", trace, "--fleet", "2,2", "--out", "o", "--no-html", "-q")
     refused(
         invoke("repack", "--plan", "o/plan.json", "--now"),
         "Expected a plan whose nodes are rented, got one for a fixed fleet",

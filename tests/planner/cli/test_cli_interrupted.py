@@ -30,7 +30,7 @@ def problem_of(*arguments, real=snapshot.problem_of):
     return real(*arguments)
 
 snapshot.problem_of = problem_of
-from planner.cli.app import main
+from planner.cli.main import main
 main()
 """
 
@@ -92,7 +92,7 @@ def test_ctrl_c_while_python_shuts_down_changes_nothing() -> None:
     late = (
         "import atexit, os, signal, sys\n"
         "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
-        "from planner.cli.app import main\n"
+        "from planner.cli.main import main\n"
         "sys.argv[1:] = ['--help']\n"
         "main()\n"
     )

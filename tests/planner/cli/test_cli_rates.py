@@ -85,7 +85,7 @@ def test_the_groups_of_a_snapshot_show_rates_and_the_worst_iteration(trace: Path
 def test_export_refuses_rates(trace: Path, tmp_path: Path) -> None:
     out = invoke("export", "--trace", trace, "--max-rate", "2", "--out", tmp_path / "m.mps")
     assert out.code == 2
-    assert "max_rate 1" in out.err
+    assert "--max-rate 1" in out.err
     assert not (tmp_path / "m.mps").exists()
 
 

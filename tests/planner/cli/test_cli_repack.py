@@ -21,8 +21,8 @@ from instances.plan import DedicatedNodes, Limits
 from instances.plan_file import plan_from_dict, read_plan, write_plan_json
 from models.bounds.covering_lp import Ending
 from models.replan.replanning import Replan
-from planner.policies.repack import report as report_module
 from planner.policies.repack_problem import RepackProblem
+from planner.repack import report as report_module
 from planner.repack.document import repack_document
 from planner.repack.running_plan import running_plan
 from planner.replay.replaying import replay

@@ -21,10 +21,10 @@ from instances.jobs import Job
 from instances.plan_file import read_plan
 from instances.trace import write_trace
 from moving_cases import Scripted, fragments, scripted
+from planner.cli.parsing import Command
 from planner.cli.repack_options import (
     FreezeOption,
     MoveOptions,
-    PanelCommand,
     repack_params,
     with_restarts,
 )
@@ -96,7 +96,15 @@ def test_nothing_given_is_the_default(folder: Path, made: list[Scripted]) -> Non
 def test_restart_seconds_are_in_the_plans_own_table(folder: Path, made: list[Scripted]) -> None:
     trace = file_of(folder)
     document = plan_of(
-        trace, "--restart-seconds", "180", "--out", "o", "--json", "--durations", "wallclock"
+        trace,
+        "--restart-seconds",
+        "180",
+        "--out",
+        "o",
+        "--no-html",
+        "--json",
+        "--durations",
+        "wallclock",
     ).json
     plan = read_plan(folder / "o" / "plan.json")
     assert plan.jobs.restart_s.tolist() == [180.0] * 3
@@ -194,7 +202,8 @@ def test_other_optional_columns_stay() -> None:
 def test_options_of_moves_have_a_heading_of_their_own(
     folder: Path, arguments: tuple[str, ...], plan: bool
 ) -> None:
-    first, _, panel = ok(*arguments, "--help", plan=plan).out.partition("Moves (policy repack):")
+    first, _, rest = ok(*arguments, "--help", plan=plan).out.partition("Moves (policy repack):")
+    panel, _, _ = rest.partition("\nOutput:")
     for option in (*GIVEN, "--restart-seconds"):
         assert option in panel
         assert option not in first
@@ -208,7 +217,7 @@ def test_arguments_keep_their_heading(folder: Path) -> None:
     """Of a command that has all three kinds."""
     app = typer.Typer(rich_markup_mode=None)
 
-    @app.command(cls=PanelCommand)
+    @app.command(cls=Command)
     def act(
         what: Annotated[str, typer.Argument(help="Something.")],
         loud: Annotated[bool, typer.Option("--loud")] = False,
@@ -319,7 +328,7 @@ def test_async_jobs_only_leave_nothing_to_move_or_to_save(folder: Path) -> None:
 
 
 def test_a_check_counts_the_pauses(folder: Path, made: list[Scripted]) -> None:
-    plan_of(file_of(folder), "--restart-seconds", "180", "--out", "o")
+    plan_of(file_of(folder), "--restart-seconds", "180", "--out", "o", "--no-html")
     shown = words(ok("check", folder / "o" / "plan.json").out)
     assert "3 jobs, " in shown
     assert "group versions, 1 pause of 0.1 h in all, policy repack" in shown  # 180 s
@@ -373,7 +382,7 @@ def test_who_moves_nobody_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_jobs_csv_tells_of_moves(folder: Path, made: list[Scripted]) -> None:
-    plan_of(file_of(folder), "--out", "o", "--baselines", "weave")
+    plan_of(file_of(folder), "--out", "o", "--no-html", "--baselines", "weave")
     with (folder / "o" / "jobs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -389,7 +398,8 @@ def test_repack_itself_moves_what_pays(folder: Path) -> None:
     pauses a job for 0.1 h of a pair. Weave pays 6 pair-hours.
     """
     out = plan_of(
-        file_of(folder), "--oracle", "remaining", "--baselines", "weave", "--json", "--out", "o",
+        file_of(folder), "--oracle", "remaining", "--baselines", "weave", "--json",
+        "--out", "o", "--no-html",
         "--durations", "wallclock",
     )  # fmt: skip
     policies = out.json["conventions"]["wallclock"]["policies"]

@@ -60,7 +60,9 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(four: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """Every part but migration, as JSON and as files."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    return ok("simulate", "--trace", four, *QUICK, "--json", "--quiet", "--out", out), out
+    return ok(
+        "simulate", "--trace", four, *QUICK, "--json", "--quiet", "--out", out, "--no-html"
+    ), out
 
 
 def plain(text: str) -> str:
@@ -166,12 +168,12 @@ def test_same_bytes_for_every_run(whole: tuple[Outcome, Path], four: Path, tmp_p
 def test_files_are_not_replaced_unless_asked(tmp_path: Path) -> None:
     arguments = (*SHOP, "--only", "failures", "--checkpoints", "1", "--seeds", "1")
     out = tmp_path / "out"
-    assert "Wrote failures.csv" in ok(*arguments, "--out", out).err
+    assert "Wrote failures.csv" in ok(*arguments, "--out", out, "--no-html").err
     before = (out / "failures.csv").read_bytes()
-    refused(invoke(*arguments, "--out", out), "already holds failures.csv", "--force")
-    ok(*arguments, "--out", out, "--force")
+    refused(invoke(*arguments, "--out", out, "--no-html"), "already holds failures.csv", "--force")
+    ok(*arguments, "--out", out, "--no-html", "--force")
     assert (out / "failures.csv").read_bytes() == before
-    refused(invoke(*arguments, "--out", tmp_path / "no" / "folder"), "to exist")
+    refused(invoke(*arguments, "--out", tmp_path / "no" / "folder", "--no-html"), "to exist")
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 160])

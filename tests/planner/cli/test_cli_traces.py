@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[3].parent / "shared" / "data"
 @pytest.fixture
 def planned(folder: Path) -> Any:
     """A valid plan.json, as data to break."""
-    ok("plan", "--trace", GANG, "--out", "o")
+    ok("plan", "--trace", GANG, "--out", "o", "--no-html")
     return json.loads((folder / "o" / "plan.json").read_text(encoding="utf-8"))
 
 

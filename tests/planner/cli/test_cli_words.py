@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders import job_of, options_of, table_of
-from command_line import OPEN_SHOP, command, environment, invoke, ok, refused, write
+from command_line import GANG, OPEN_SHOP, command, environment, invoke, ok, refused, write
 from instances.catalog import catalog_path
 from instances.checker import check_plan
 from instances.errors import InputError
@@ -33,7 +33,10 @@ def words(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("size", "said"),
-    [("1", "no valid plan with groups of at most 1 jobs"), ("0", "no valid plan whatever its")],
+    [
+        ("1", "no valid plan with groups of at most 1 jobs"),
+        ("0", "no valid plan with groups of any size"),
+    ],
 )
 def test_a_bound_says_which_plans_it_is_for(size: str, said: str) -> None:
     """The volume bound counts jobs a node may hold, so it depends on the group limit."""
@@ -167,7 +170,7 @@ def test_out_may_be_a_folder_whose_parent_is_somebody_elses(folder: Path) -> Non
     (folder / "o").mkdir()
     folder.chmod(0o555)
     try:
-        ok("plan", "--trace", OPEN_SHOP, "--out", "o")
+        ok("plan", "--trace", OPEN_SHOP, "--out", "o", "--no-html")
     finally:
         folder.chmod(0o755)
     assert sorted(p.name for p in (folder / "o").iterdir()) == [
@@ -180,7 +183,7 @@ def test_out_may_be_a_folder_whose_parent_is_somebody_elses(folder: Path) -> Non
 def test_a_carriage_return_in_a_column_stays_in_its_cell(folder: Path) -> None:
     text = MEASURED.replace("sync_s\n", "sync_s,note\n").replace(",42\n", ',42,"x\ry"\n')
     (folder / "t.csv").write_text(text, newline="")
-    ok("plan", "--trace", "t.csv", "--out", "o")
+    ok("plan", "--trace", "t.csv", "--out", "o", "--no-html")
     with open(folder / "o" / "jobs.csv", newline="", encoding="utf-8") as handle:
         notes = {row["note"] for row in csv.DictReader(handle)}
     assert notes == {"x\ry"}
@@ -236,3 +239,39 @@ def test_a_schedule_never_exceeds_its_limit() -> None:
         limit = rng.choice((1.0, 1.5, 3.0)) * lower_bound_s(shape)
         schedule = construct(shape, limit_s=limit)
         assert schedule is None or schedule.period_s <= limit * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "--trace", OPEN_SHOP),
+        ("snapshot", "--trace", OPEN_SHOP),
+        ("snapshot", "--trace", GANG, "--method", "cpsat", "--json"),
+        ("gap", "--trace", OPEN_SHOP, "--processes", "1"),
+    ],
+    ids=["plan", "snapshot", "cpsat", "gap"],
+)
+def test_verbose_changes_no_answer(command: tuple[str | Path, ...], folder: Path) -> None:
+    usual, quiet, verbose = (ok(*command, *more) for more in ((), ("-q",), ("-v",)))
+    assert usual.out == quiet.out == verbose.out
+    assert f"read {Path(command[2]).name}" in verbose.err
+    assert "ortools" in verbose.err
+    assert "ortools" not in usual.err
+    if command[0] == "snapshot":
+        solver = "cpsat: CP-SAT, " if "cpsat" in command else "exhaustive: our own code."
+        assert f"Method {solver}" in verbose.err
+
+
+def test_the_price_of_a_moment_is_per_hour_and_of_a_replay_in_all(folder: Path) -> None:
+    ok("snapshot", "--trace", OPEN_SHOP, "--out", "moment")
+    got = words(ok("check", "moment/plan.json").out)
+    assert "price re-derived: $57.04/h (claimed $57.04/h)" in got  # a node of each kind
+    ok("plan", "--trace", OPEN_SHOP, "--out", "replay", "--no-html")
+    assert "/h" not in ok("check", "replay/plan.json").out
+
+
+def test_limits_in_an_explanation_are_options(folder: Path) -> None:
+    got = invoke("snapshot", "--trace", OPEN_SHOP, "--max-train-nodes-total", "0")
+    assert got.code == 1
+    assert "(--max-train-nodes-total)" in words(got.out)
+    assert "Raise --max-train-nodes-total from 0 to 1" in words(got.out)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -84,3 +86,19 @@ def test_held_back_it_comes_once_all_is_started() -> None:
         start()
     assert done == [True]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs POSIX signals")
+def test_ctrl_c_stays_held_while_python_starts_its_own_helper() -> None:
+    """With the first process Python starts a tracker of resources, and unblocks SIGINT."""
+    code = (
+        "import signal\n"
+        "from multiprocessing import resource_tracker\n"
+        "from planner.output.ctrl_c import ctrl_c_held\n"
+        "with ctrl_c_held():\n"
+        "    resource_tracker.ensure_running()\n"
+        "    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))\n"
+        "print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
