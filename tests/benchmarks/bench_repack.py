@@ -25,8 +25,8 @@ from rich.table import Table
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import Job, JobTable
-from planner.policies.policy import Change, Policy
-from planner.policies.registry import PolicyOptions, make_policy
+from planner.policies.policy import Change, Policy, PolicyOptions
+from planner.policies.registry import make_policy
 from planner.policies.repack_params import RepackParams
 from planner.replay.moment import Selection
 from planner.snapshot.solving import solve_snapshot

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from instances.generate import production
 from instances.hardware import DEFAULT_CLUSTER
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.replaying import replay
 
 

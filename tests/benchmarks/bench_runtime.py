@@ -23,7 +23,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import Plan
 from instances.trace import read_trace
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.replaying import replay
 from planner.simulate.lengths import PhaseSampler, WorstCase
 from planner.simulate.runtime import DISCIPLINES, Discipline, simulate_group, simulate_plan

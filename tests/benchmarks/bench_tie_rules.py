@@ -22,7 +22,7 @@ from instances.hardware import DEFAULT_CLUSTER
 from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS
 from planner.placement.placer import TIE_RULES, PlacerParams
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.replaying import ReplayResult, replay
 
 

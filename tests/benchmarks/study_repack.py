@@ -44,7 +44,7 @@ from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Limits
 from instances.trace import read_trace
 from planner import optimality_gap
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.repack_params import RepackParams
 from planner.policies.replay_result import Convention
 from planner.replay.interval import interval
