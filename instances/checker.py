@@ -122,6 +122,16 @@ def check_plan(plan: Plan) -> CheckReport:
 
     Violations come group by group in the plan's order, then starts, then job by job, then pauses,
     losses, held nodes, the fleet and the price.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan, valid or not, whoever made it.
+
+    Returns
+    -------
+    CheckReport
+        Every violation by group, job, node and rule; ``ok`` where there is none.
     """
     jobs, log = plan.jobs, Log()
     found: list[Violation] = []

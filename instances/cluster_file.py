@@ -187,6 +187,15 @@ def cluster_to_dict(cluster: Cluster) -> dict[str, Any]:
 def read_cluster(path: str | Path) -> Cluster:
     """Read a cluster TOML file.
 
+    Parameters
+    ----------
+    path : str or Path
+        TOML file; keys left out keep the values of :data:`DEFAULT_CLUSTER`.
+
+    Returns
+    -------
+    Cluster
+
     Raises
     ------
     InputError

@@ -209,6 +209,15 @@ def coefficient_rows(
 def read_coefficients(path: str | Path) -> Coefficients:
     """Read a TOML file of coefficients, ``train_mfu = 0.4`` say; the rest keep their defaults.
 
+    Parameters
+    ----------
+    path : str or Path
+        TOML file, coefficient names and numbers.
+
+    Returns
+    -------
+    Coefficients
+
     Raises
     ------
     InputError

@@ -376,8 +376,23 @@ def import_generic(
     """Import a plain log: columns job_id, arrival_s, service_sec, gpu_count.
 
     Job ids must be distinct and not empty, arrivals any finite seconds on one clock. Nothing is
-    left out unless asked. Further columns are kept as extra text. Parameters, result and errors
-    are those of :func:`import_philly`, except that every filter is off by default.
+    left out unless asked. Further columns are kept as extra text.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV file, plain or ``.gz``.
+    **choices
+        See :class:`ImportChoices`; every filter is off unless chosen.
+
+    Returns
+    -------
+    tuple of (JobTable, ImportSummary)
+
+    Raises
+    ------
+    InputError
+        As of :func:`import_philly`.
     """
     options = _Options(**choices)
     options.check()

@@ -375,7 +375,15 @@ def plan_from_dict(data: Any, source: str = "plan") -> Plan:
 
 
 def write_plan_json(plan: Plan, path: str | Path) -> None:
-    """Write plan.json to ``path``; atomic writing is the caller's business."""
+    """Write plan.json to ``path``; atomic writing is the caller's business.
+
+    Parameters
+    ----------
+    plan : Plan
+        Any plan; it is not checked.
+    path : str or Path
+        A file that is there is replaced.
+    """
     with open(path, "w", encoding="utf-8") as handle:
         json.dump(plan_to_dict(plan), handle, ensure_ascii=False, allow_nan=False)
         handle.write("\n")
@@ -383,6 +391,15 @@ def write_plan_json(plan: Plan, path: str | Path) -> None:
 
 def read_plan(path: str | Path) -> Plan:
     """Read a plan.json.
+
+    Parameters
+    ----------
+    path : str or Path
+        Written by ``--out`` or :func:`write_plan_json`.
+
+    Returns
+    -------
+    Plan
 
     Raises
     ------

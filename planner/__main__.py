@@ -1,5 +1,5 @@
 """``python -m planner``."""
 
-from planner.cli.app import main
+from planner.cli.main import main
 
 main()

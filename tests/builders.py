@@ -13,7 +13,7 @@ from instances.jobs import Job, JobTable
 from instances.plan import Limits
 from instances.trace import Trace
 from planner.placement.group_state import GroupState
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 
 #: $/h of one node: 8 x $1.85 (H20) and 8 x $5.28 (H800), and of one of each.
 ROLLOUT_USD = 14.80

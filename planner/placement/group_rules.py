@@ -194,16 +194,20 @@ def rule_words(rule: Tightness, shown: Callable[[str], str] = str, *, node: str 
 
 
 def slack_words(rule: Tightness, shown: Callable[[str], str] = str) -> str:
-    """Return the slack of a rule in words, such as ``3.1 % below the deadline of a``."""
-    percent = f"{100 * max(rule.slack, 0.0):.1f} %"
+    """Return the slack of a rule in words, such as ``3.1 % below the deadline of a``.
+
+    Above a deadline is only a group that no plan has, but a study of schedules may.
+    """
     if rule.deadline_of is None:
-        return f"{percent} of host DRAM left"
+        return f"{100 * max(rule.slack, 0.0):.1f} % of host DRAM left"
+    percent = f"{100 * abs(rule.slack):.1f} %"
+    side = "below" if rule.slack >= 0 or percent == "0.0 %" else "above"
     strict = rule.deadlines in (None, 1)
     if rule.rule == "slo":
         own = "its deadline" if strict else f"{rule.deadlines} of its deadlines"
-        return f"the period is {percent} below {own}"
+        return f"the period is {percent} {side} {own}"
     deadline = "the deadline" if strict else f"{rule.deadlines} deadlines"
-    return f"{percent} below {deadline} of {shown(rule.deadline_of)}"
+    return f"{percent} {side} {deadline} of {shown(rule.deadline_of)}"
 
 
 def utilisation(group: GroupVersion, jobs: JobTable) -> dict[str, float]:

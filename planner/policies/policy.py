@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 from instances.errors import InputError, UnsupportedError, did_you_mean
-from instances.hardware import Cluster
+from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import Job
 from instances.plan import Fleet, Limits
 from planner.placement.group_state import GroupState
@@ -95,7 +95,7 @@ class PolicyOptions:
         When ``colocated_factor`` is not a positive number, or for an unknown ``queue``.
     """
 
-    cluster: Cluster
+    cluster: Cluster = DEFAULT_CLUSTER
     limits: Limits = field(default_factory=Limits)
     placer: PlacerParams = field(default_factory=PlacerParams)
     colocated_factor: float = 1.0

@@ -51,12 +51,12 @@ from models.replan.replanning import SetMemory
 from planner.placement.group_state import GroupState
 from planner.placement.placer import Placer, Room
 from planner.policies.policy import Change, NoFleet, PolicyOptions
-from planner.policies.registry import Weave
 from planner.policies.repack_change import usd_per_hour_of
 from planner.policies.repack_ledger import JobLedger
 from planner.policies.repack_params import RepackParams
 from planner.policies.repack_problem import RepackProblem
 from planner.policies.repack_scope import ScopeFinder
+from planner.policies.weave import Weave
 
 __all__ = ["Profile", "Regroup", "RegroupParams", "Regrouping", "Resubmit"]
 

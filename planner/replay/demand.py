@@ -123,7 +123,18 @@ class Demand:
 
 
 def demand_of(result: ReplayResult) -> Demand:
-    """Return the nodes that a replay held over time."""
+    """Return the nodes that a replay held over time.
+
+    Parameters
+    ----------
+    result : ReplayResult
+        A replay under any policy and convention.
+
+    Returns
+    -------
+    Demand
+        Both pools, from the first arrival to the last departure.
+    """
     line = result.timeline
     return Demand(
         name=result.policy,

@@ -37,8 +37,8 @@ from instances.jobs import Job, JobTable
 from instances.plan import Fleet, Loss, Outage, Pause, Pool
 from models.bounds.volume import VolumeSums
 from planner.placement.group_state import GroupState
-from planner.policies.policy import Room
-from planner.policies.registry import PolicyOptions, make_policy, require_policy
+from planner.policies.policy import PolicyOptions, Room
+from planner.policies.registry import make_policy, require_policy
 from planner.policies.replay_result import Convention, ReplayResult
 from planner.replay.admission_queue import require_within_fleet
 from planner.replay.failures import FailureClocks, FailureEvent, FailureKind, FailureParams

@@ -33,8 +33,7 @@ from instances.plan import (
 )
 from models.bounds.volume import VolumeSums
 from planner.placement.group_state import GroupState
-from planner.policies.policy import NodesToHold, Room, fits
-from planner.policies.registry import Change, Policy, PolicyOptions
+from planner.policies.policy import Change, NodesToHold, Policy, PolicyOptions, Room, fits
 from planner.policies.replay_result import Convention, JobRecord
 from planner.replay.admission_queue import AdmissionQueue
 from planner.replay.backfill import Backfill, Forecast

@@ -31,7 +31,8 @@ from instances.jobs import JobTable
 from instances.plan import DURATION_CONVENTIONS, Plan
 from models.bounds.volume import VOLUME, VolumeSums
 from planner.output.ctrl_c import CtrlC
-from planner.policies.registry import PolicyOptions, make_policy
+from planner.policies.policy import PolicyOptions
+from planner.policies.registry import make_policy
 from planner.policies.replay_result import Convention, JobRecord, ReplayResult, Timeline
 from planner.policies.wait_target import WaitTarget
 from planner.replay.admission_queue import AdmissionQueue, require_within_fleet

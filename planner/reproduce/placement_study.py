@@ -26,7 +26,7 @@ from instances.jobs import JobTable
 from instances.network import PUBLISHED_RATIOS, sync_table
 from instances.plan import DURATION_CONVENTIONS, Limits
 from planner.placement.placer import Placer
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.interval import Interval, interval
 from planner.replay.published import AGREES, DIFFERS, NOT_COMPARED, Row, Verdict
 from planner.replay.replaying import Convention, ReplayResult, replay

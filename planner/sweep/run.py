@@ -22,7 +22,7 @@ from instances.jobs import JobTable
 from instances.plan import Limits
 from instances.trace import read_trace
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.policies.replay_result import ReplayResult
 from planner.replay.demand import POOLS, Demand, demand_of
 from planner.replay.replaying import replay

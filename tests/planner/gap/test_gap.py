@@ -54,7 +54,7 @@ from planner.gap.solve import ChainSolver, Effort, Link, Replayed
 from planner.gap.store import Store
 from planner.gap.tables import print_gap
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.replaying import replay
 
 

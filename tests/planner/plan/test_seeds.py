@@ -19,7 +19,7 @@ from instances.errors import InputError
 from instances.generate import production
 from instances.plan_file import plan_to_dict, read_plan
 from instances.trace import Trace, write_trace
-from planner import api
+from planner.plan import planning
 from planner.plan.document import plan_document, policy_document
 from planner.plan.planning import PlanReport, plan_trace
 from planner.replay.replaying import Convention, ReplayResult, replay
@@ -75,7 +75,7 @@ def test_what_does_not_draw_is_replayed_once(monkeypatch: pytest.MonkeyPatch) ->
         calls[more["convention"], name, options.seed] += 1
         return replay(jobs, name, options, **more)
 
-    monkeypatch.setattr(api, "replay", counted)
+    monkeypatch.setattr(planning, "replay", counted)
     plan_trace(PAIR, baselines=BASELINES, seeds=SEEDS)
     drawn = {(c, "random", seed) for c in CONVENTIONS for seed in SEEDS}
     once = {(c, n, SEEDS[0]) for c in CONVENTIONS for n in ("weave", "most-idle", "solo")}
@@ -259,7 +259,20 @@ def test_seeds_that_are_none_are_refused(option: tuple[str, str], folder: Path) 
 @pytest.mark.parametrize("policy", ["random", "most-idle"])
 def test_a_written_plan_breaks_slos_and_nothing_else(policy: str, trace: Path) -> None:
     """``planner check`` says so: exit 1, one rule, the price re-derived."""
-    ok("plan", "--trace", trace, "--policy", policy, "--out", "o", "--seeds", "2", "--seed", "1")
+    ok(
+        "plan",
+        "--trace",
+        trace,
+        "--policy",
+        policy,
+        "--out",
+        "o",
+        "--no-html",
+        "--seeds",
+        "2",
+        "--seed",
+        "1",
+    )
     plan = read_plan("o/plan.json")
     assert (plan.policy, plan.pins_fixed) == (policy, True)
     got = invoke("check", "o/plan.json", "--json")

@@ -11,15 +11,10 @@ from builders import cluster_of, job_of, options_of, violations
 from instances.errors import InputError
 from instances.plan import Limits
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import (
-    POLICIES,
-    Change,
-    Colocated,
-    Solo,
-    Weave,
-    make_policy,
-    require_policy,
-)
+from planner.policies.dedicated import Colocated, Solo
+from planner.policies.policy import Change
+from planner.policies.registry import POLICIES, make_policy, require_policy
+from planner.policies.weave import Weave
 
 A = job_of("a", 200, 100, 1.5)
 B = job_of("b", 100, 150, 1.5)

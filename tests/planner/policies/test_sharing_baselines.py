@@ -21,8 +21,8 @@ from instances.plan_file import plan_to_dict
 from planner.placement.group_state import GroupState
 from planner.plan.document import policy_document
 from planner.policies.policy import Change
-from planner.policies.registry import MostIdle, RandomGroup, make_policy
-from planner.policies.sharing_baselines import idle_fraction
+from planner.policies.registry import make_policy
+from planner.policies.sharing_baselines import MostIdle, RandomGroup, idle_fraction
 from planner.replay.replaying import Convention, ReplayResult, replay
 
 BASELINES = ("random", "most-idle")

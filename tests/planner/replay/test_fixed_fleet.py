@@ -20,7 +20,7 @@ from instances.plan import Fleet, Limits, Start
 from planner.placement.placer import PlacerParams
 from planner.policies.policy import Change, PolicyOptions, QueueRule, Room
 from planner.policies.registry import POLICIES as REGISTERED
-from planner.policies.registry import Weave
+from planner.policies.weave import Weave
 from planner.replay.replaying import Convention, ReplayResult, replay
 from replay_cases import CONVENTIONS, HOUR_S, TRACES, both_conventions, jobs_of
 

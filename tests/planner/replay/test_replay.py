@@ -30,8 +30,10 @@ from instances.plan import Limits
 from instances.plan_file import plan_to_dict
 from planner.placement.group_state import GroupState
 from planner.placement.placer import PlacerParams
-from planner.policies.policy import Room
-from planner.policies.registry import POLICIES, Change, PolicyOptions, Solo, Weave
+from planner.policies.dedicated import Solo
+from planner.policies.policy import Change, PolicyOptions, Room
+from planner.policies.registry import POLICIES
+from planner.policies.weave import Weave
 from planner.replay.replaying import Convention, replay
 from replay_cases import (
     CONVENTIONS,

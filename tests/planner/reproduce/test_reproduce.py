@@ -22,8 +22,8 @@ from instances.plan import Limits
 from planner.replay.interval import Interval
 from planner.replay.published import AGREES, DIFFERS, NOT_COMPARED, Row
 from planner.replay.replaying import Convention, ReplayResult, replay
+from planner.reproduce import placement_study as module
 from planner.reproduce.document import reproduce_document
-from planner.reproduce.placement_study import placement_study as module
 from planner.reproduce.placement_study import reproduce
 from planner.reproduce.tables import print_reproduce
 

@@ -21,10 +21,10 @@ import pytest
 
 from command_line import write
 from instances.errors import FleetPlannerError, InputError
+from planner.sweep import engines as sweep_engines
 from planner.sweep.engines import Done, dask_cluster, in_process, local_processes
 from planner.sweep.expand import Run, Study, read_runs
 from planner.sweep.run import row_of
-from planner.sweep.running import engines as sweep_engines
 from planner.sweep.running import sweep, timings_path
 from sweep_cases import LARGE_STATE, SMALL, study_of, with_deadly_trace
 

@@ -17,7 +17,7 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.plan import Fleet, Limits
 from instances.trace import read_trace
 from planner.placement.placer import PlacerParams
-from planner.policies.registry import PolicyOptions
+from planner.policies.policy import PolicyOptions
 from planner.replay.replaying import replay
 from planner.simulate.lengths import PhaseSampler
 from planner.simulate.runtime import simulate_plan

@@ -12,8 +12,8 @@ import pytest
 
 from command_line import write
 from instances.errors import InputError
+from planner.sweep import study as sweep_study
 from planner.sweep.expand import MAX_RUNS, read_runs
-from planner.sweep.running import study as sweep_study
 from planner.sweep.study import AXES, read_study
 from sweep_cases import LARGE_STATE, SMALL, study_of
 
