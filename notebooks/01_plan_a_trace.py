@@ -96,7 +96,8 @@ pd.DataFrame({(when, name): summary(result) for when, name, result in report}).T
 # %% [markdown]
 # Two conventions, never mixed. By **work** each job does its iterations, so sharing stretches its
 # stay; by **wallclock** it stays as long as alone. Compare the totals within a block, and the idle
-# shares: what sharing saves is idle time that nobody pays for any more.
+# shares: what sharing saves is idle time that nobody pays for any more. (NaN: `colocated` holds no
+# H20 node that could idle.)
 
 # %%
 weave, solo = report.result("weave"), report.result("solo")
@@ -180,7 +181,11 @@ print(caught.violations[0].message)
 # %%
 gap = optimality_gap(trace)
 totals = gap.totals
-print(f"{gap.n_proved} of {len(gap.rows)} moments proved optimal")
+limits = weave.plan.limits
+print(
+    f"{gap.n_proved} of {len(gap.rows)} moments proved optimal, with groups of at most "
+    f"{limits.max_group_size} jobs and at most {limits.max_rate} iteration of each a period"
+)
 pd.Series(
     {
         "cost over bound": totals.ratio,
@@ -192,7 +197,8 @@ pd.Series(
 )
 
 # %% [markdown]
-# The factors multiply to the first line, which holds against *any* policy whose plans are valid.
+# The factors multiply to the first line, which holds against *any* policy whose plans are valid
+# under the same limits (with several iterations a period there are cheaper ones).
 # The largest factor says where to look for money: what is lost because jobs come and go and nobody
 # is moved, or because the placer takes jobs one by one.
 #
@@ -275,6 +281,6 @@ print(
     f"{report.saving('solo', 'wallclock'):.2f} x by wallclock. With one SLO for all, weave saves "
     f"most by work at {best:g} ({by_slo.work.max():.2f} x); at {slos[-1]:g} it is "
     f"{by_slo.work.iloc[-1]:.2f} x by work and {by_slo.wallclock.iloc[-1]:.2f} x by wallclock. "
-    f"With {drams[0]:,.0f} GB of DRAM {by_dram.work.iloc[0]:.2f} x is left. Any other valid plan "
-    f"can save at most {1 - 1 / gap.ratio:.0%} of weave's wallclock cost."
+    f"With {drams[0]:,.0f} GB of DRAM {by_dram.work.iloc[0]:.2f} x is left. Valid plans within the "
+    f"same limits can save at most {1 - 1 / gap.ratio:.0%} of weave's wallclock cost."
 )

@@ -130,16 +130,16 @@ ratios.groupby("jobs").ratio.describe()[["count", "min", "50%", "mean", "max"]]
 # %%
 fig, axes = plt.subplots()
 for style, (n, group) in zip(("-", "--", ":"), ratios.groupby("jobs"), strict=True):
-    ordered = group.ratio.sort_values()
-    share = [100 * (i + 1) / len(ordered) for i in range(len(ordered))]
+    ordered = [1.0, *group.ratio.sort_values()]
+    share = [100 * i / len(group) for i in range(len(ordered))]
     axes.step(ordered, share, style, where="post", label=f"{n} jobs")
 axes.set(xlabel="cost of the placer over the optimum", ylabel="% of snapshots up to that ratio")
 axes.legend()
 plt.show()
 
 # %% [markdown]
-# Read a line from the left: where it starts is the share of snapshots in which the placer is
-# optimal. Lines further right lose more. With few jobs there is little to get wrong.
+# Read a line from the left: how high it rises at 1 is the share of snapshots in which the placer
+# is optimal. Lines further right lose more. With few jobs there is little to get wrong.
 
 # %%
 exact = ratios.assign(optimal=ratios.ratio < 1 + 1e-6).groupby("jobs").optimal.mean()
@@ -186,8 +186,8 @@ plt.show()
 
 # %% [markdown]
 # The band is from the worst seed to the best. Volume is cheap and weak, because nodes are whole and
-# jobs do not divide. Most of what it misses is in the packing
-# of each pool; what couples the pools is the smaller part.
+# jobs do not divide. Most of what it misses is in the packing of each pool; what couples the pools
+# is the smaller part.
 
 # %%
 means = bounds.groupby("bound", sort=False).share.mean()
@@ -299,9 +299,10 @@ plt.show()
 
 # %% [markdown]
 # A cross is where a method gave up; a line without one ends where it refuses the size
-# (`exhaustive`) or where we stopped asking. Beyond the last cross there is no proof of optimality
-# in this time, only a plan with a ratio. Gangs are harder still, because a set of jobs is no
-# longer decided by sums:
+# (`exhaustive`) or where we stopped asking. The dotted line is the limit; solvers hold it by the
+# clock on the wall, so on a busy machine a cross lies below it. Beyond the last cross there is no
+# proof of optimality in this time, only a plan with a ratio. Gangs are harder still, because a set
+# of jobs is no longer decided by sums:
 
 # %%
 hard = pd.DataFrame(

@@ -15,7 +15,7 @@
 #
 # How many H20 and H800 nodes should this cluster **own**, how many should it **rent**, and how sure
 # can one be of that from a single trace? Five steps: the demand, own against rent, a fixed fleet
-# where nothing can be rented, the price at which sharing stops to pay, and drawn futures. The last
+# where nothing can be rented, the price at which sharing stops paying, and drawn futures. The last
 # cell is the decision.
 
 # %%
@@ -46,6 +46,7 @@ plt.rcParams.update({"grid.alpha": 0.3, "legend.edgecolor": "none", "legend.fram
 pd.options.display.precision = 2
 pd.options.display.width = 120
 POOLS = {"rollout": "H20", "train": "H800"}
+LOOKS = {"weave": ("C0", "-"), "solo": ("C1", "--"), "colocated": ("C2", ":")}  # all along
 
 # %% [markdown]
 # ## 1. The demand
@@ -81,10 +82,12 @@ assert demands["solo"].peak("train") == demands["colocated"].peak("train")
 assert demands["solo"].node_hours("train") == demands["colocated"].node_hours("train")
 fig, panels = plt.subplots(1, 2)
 for axes, (pool, gpu) in zip(panels, POOLS.items(), strict=True):
-    for style, (name, demand) in zip(("-", "--", ":"), demands.items(), strict=True):
+    for name, demand in demands.items():
+        color, style = LOOKS[name]
         nodes, hours = demand.duration_curve(pool)
         share = [100, *100 * hours / demand.horizon_h, 0]
-        axes.step(share, [0, *nodes, demand.peak(pool)], style, where="pre", label=name)
+        height = [0, *nodes, demand.peak(pool)]
+        axes.step(share, height, style, color=color, where="post", label=name)
     axes.set(xlabel="% of the time", ylabel=f"{gpu} nodes needed", xlim=(0, 100))
 panels[0].legend()
 plt.show()
@@ -153,7 +156,7 @@ for axes, (pool, gpu) in zip(panels, POOLS.items(), strict=True):
     axes.plot(counts, rented, ":", label="rented")
     axes.plot(answer[pool].nodes, answer[pool].usd_per_hour, "ko", label="newsvendor")
     axes.set(xlabel=f"{gpu} nodes owned", ylabel="$/h", ylim=(0, None))
-panels[0].legend()
+panels[1].legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
@@ -181,16 +184,17 @@ def money(name):
 pd.DataFrame({name: money(name) for name in demands}).T
 
 # %% [markdown]
-# Compare the column of renting with that of owning and renting: policies move closer together,
-# and may change places. Two reasons: a node is paid for, not its use, and an owned H800 costs
-# less over an owned H20 than a rented one does. (`colocated` is flattered here: its iterations
-# are taken to be as long as on both kinds of GPU, the default `colocated_factor` of 1, which is
-# an assumption.)
+# Compare the column of renting with that of owning and renting: `colocated`, which holds H800 nodes
+# only, gains on `weave`, because an owned H800 costs less over an owned H20 than a rented one
+# does. (`colocated` is flattered here: its iterations are taken to be as long as on both kinds of
+# GPU, the default `colocated_factor` of 1, which is an assumption.)
 
 # %%
 ratio_own = costs.train.own_usd_per_node_hour / costs.rollout.own_usd_per_node_hour
 ratio_rent = costs.train.rent_usd_per_node_hour / costs.rollout.rent_usd_per_node_hour
 assert ratio_own < ratio_rent
+owned_gap = splits["colocated"].usd_total / splits["weave"].usd_total
+assert owned_gap < report.saving("colocated", "work")  # which is the gap where all is rented
 print(f"An H800 node over an H20 node: {ratio_own:.2f} x owned, {ratio_rent:.2f} x rented")
 
 # %% [markdown]
@@ -245,7 +249,7 @@ plt.show()
 # %% [markdown]
 # Look how much of the price the first half hour saves, and how much the next hours.
 #
-# ## 4. When does sharing stop to pay?
+# ## 4. When does sharing stop paying?
 #
 # `colocated` needs no H20 at all. If H800 were nearly as cheap, why two pools? Everything rented,
 # the price of an H800 varied, jobs placed anew at each price:
@@ -254,8 +258,10 @@ plt.show()
 prices = price_crossover(trace.jobs, ratios=tuple(1 + 0.5 * i for i in range(11)), tolerance=0.01)
 fig, axes = plt.subplots()
 ratios = [point.ratio for point in prices.points]
-for style, (i, name) in zip(("--", ":", "-"), enumerate(prices.policies), strict=True):
-    axes.plot(ratios, [point.usd_total[i] / 1000 for point in prices.points], style, label=name)
+for i, name in enumerate(prices.policies):
+    color, style = LOOKS[name]
+    usd = [point.usd_total[i] / 1000 for point in prices.points]
+    axes.plot(ratios, usd, style, color=color, label=name)
 for crossover in prices.crossovers:
     axes.axvline(crossover.ratio, color="black", linewidth=0.8)
 axes.axvline(prices.base_ratio, color="grey", linewidth=3, alpha=0.4, label="rents now")
@@ -303,13 +309,14 @@ for i, (axes, (pool, gpu)) in enumerate(zip(panels, POOLS.items(), strict=True))
     axes.axhline(splits["weave"].owned[i], color="black", linestyle=":", label="by the trace")
     axes.set_xticks((1, 2), ("x 1", "x 1.5"))
     axes.set(xlabel="arrivals", ylabel=f"{gpu} nodes to own", ylim=(0, None))
+    axes.yaxis.get_major_locator().set_params(integer=True)
 panels[1].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# A box holds the middle half of the futures, whiskers reach from 5 % to 95 %. But nodes are not
-# what we pay: money is. *Regret* is what a choice costs above the best one could have done
-# knowing the future.
+# A box holds the middle half of the futures, whiskers reach from 5 % to 95 %, circles are the
+# futures beyond. But nodes are not what we pay: money is. *Regret* is what a choice costs above
+# the best one could have done knowing the future.
 
 # %%
 value = now.value
@@ -325,9 +332,27 @@ regrets = pd.Series(
 assert regrets.iloc[0] == regrets.min()
 pd.DataFrame({"regret, $/h": regrets, "% of the cost": 100 * regrets / foresight})
 
+# %% [markdown]
+# That is the mean. Some futures regret more; again from their demand and nothing else:
+
+
 # %%
+def paid(demand, owned):
+    """Return what a demand costs with so many nodes owned and the rest rented, $/h."""
+    return sum(
+        costs.pool(pool).own_usd_per_node_hour * n
+        + costs.pool(pool).rent_usd_per_node_hour
+        * demand.node_hours_above(pool, n)
+        / demand.horizon_h
+        for n, pool in zip(owned, POOLS, strict=True)
+    )
+
+
+drawn = futures.sample.by_growth[futures.sample.growths.index(1.0)]
+spent = np.array([paid(future.demand, value.owned) for future in drawn])
+assert np.isclose(spent.mean(), value.usd_per_hour)
 fig, axes = plt.subplots()
-ordered = np.sort(value.stochastic.regret)
+ordered = np.sort(spent - value.foresight_usd_per_hour)
 axes.step(ordered, 100 * np.arange(1, len(ordered) + 1) / len(ordered), where="post")
 axes.axvline(ordered.mean(), color="black", linestyle=":", label="mean")
 axes.set(xlabel="regret of the best purchase, $/h", ylabel="% of the futures up to that regret")
@@ -343,13 +368,15 @@ plt.show()
 own, traced = value.owned, splits["weave"].owned
 renting = report.result("weave").usd_total
 saved = 1 - splits["weave"].usd_total / renting
-colocated = splits["colocated"].usd_total / splits["weave"].usd_total - 1
+change = abs(owned_gap - 1), "more" if owned_gap > 1 else "less"
+buying = sum(n * costs.pool(pool).usd_per_node for n, pool in zip(own, POOLS, strict=True))
 span = next(span for span in prices.spans if span[1] <= prices.base_ratio <= span[2])
 assert value.usd_per_hour <= futures.trusting_trace.usd_per_hour + 1e-9
 print(f"""\
-Own {own[0]} H20 and {own[1]} H800 nodes, and rent what is missing
+Own {own[0]} H20 and {own[1]} H800 nodes and rent what is missing
 (the trace alone says {traced[0]} + {traced[1]}).
 
+Price      ${buying / 1e6:.2f} M to buy, at the default prices: dealers' quotes, see step 2.
 Why        On this trace, owning and renting costs {saved:.0%} less than renting all.
 How sure   Over {futures.replications} drawn futures ${value.usd_per_hour:,.0f}/h on average, \
 {regrets.iloc[0] / foresight:.1%} above knowing the future;
@@ -358,6 +385,8 @@ Unless     rents change: {span[0]} is the cheapest to rent while an H800 costs {
 {span[2]:.2f} x an H20
            (looked at up to {ratios[-1]:g} x); now it is {prices.base_ratio:.2f} x.
 Beware     Owned, that ratio is {ratio_own:.2f} x: colocated, owned and rented the same way, would
-           cost {colocated:+.1%}, if its iterations were really no longer. Measure that first.
+           cost {change[0]:.1%} {change[1]}, if its iterations were really no longer than on both
+           kinds of GPU. Measure that first.
 If nothing can be rented: {fixed.fleet}, ${fixed.usd_per_hour:,.0f}/h owned,
-           for {target.share:.0%} of the jobs to start within {target.wait_s / 60:.0f} min.""")
+           for {target.share:.0%} of the jobs to start within {target.wait_s / 60:.0f} min.
+           That fleet is for this trace; another one may need more.""")

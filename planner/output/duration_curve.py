@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.output.charts import whole_numbers
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -33,15 +35,13 @@ def draw_duration_curve(
     """
     share = 100 * hours / horizon_h if len(hours) else hours
     steps = [0, *nodes.tolist()]
-    axes.step([100.0, *share.tolist(), 0.0], [*steps, steps[-1]], where="pre", **look)
+    axes.step([100.0, *share.tolist(), 0.0], [*steps, steps[-1]], where="post", **look)
 
 
 def label_duration_axes(axes: Axes, of_what: str) -> None:
     """Set the limits and labels of axes whose curves are all drawn."""
-    from matplotlib.ticker import MaxNLocator
-
     axes.set_xlim(0, 100)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    whole_numbers(axes.yaxis)
     axes.set_xlabel("% of the time in which at least so many nodes are needed")
     axes.set_ylabel(of_what)
