@@ -8,15 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from builders import job_of
+from builders import job_of, table_of
+from instances.errors import UnsupportedError
 from instances.jobs import Job, JobTable
 from instances.plan import GroupVersion, JobPlacement
 from models.exact.methods import METHODS
 from models.group.period import construct
 from models.problem.group_shape import GroupShape
 from models.problem.options import SolveOptions
-from models.problem.result import Result
-from models.problem.snapshot import Snapshot
+from models.problem.result import Result, StoppedBy, result_of
+from models.problem.snapshot import Snapshot, groups_of
+from planner.replay.moment import Selection
+from planner.snapshot.solving import SnapshotReport
 
 Solve = Callable[[Snapshot, SolveOptions], Result]
 
@@ -25,7 +28,7 @@ def use_method(monkeypatch: pytest.MonkeyPatch, name: str, solve: Solve) -> list
     """Let a method of this name be ``solve``; return the options of its calls, as they come."""
     calls: list[SolveOptions] = []
 
-    def watched(snapshot: Snapshot, options: SolveOptions) -> Result:
+    def watched(snapshot: Snapshot, options: SolveOptions, _known: object = None) -> Result:
         calls.append(options)
         return solve(snapshot, options)
 
@@ -87,3 +90,42 @@ def fast_and_slow() -> tuple[GroupVersion, JobTable]:
         job_of("slow", 120, 50, 1.5, sync_s=10, train_switch_s=2),
     )
     return group_of(jobs, [(0,), (1,)], [(0,), (0,)], [3, 1])
+
+
+A = job_of("a", 60, 40, 1.5)
+
+
+B = job_of("b", 40, 60, 1.5)
+
+
+ALL = Selection.all_jobs()
+
+
+def ids(report: SnapshotReport) -> list[str]:
+    return list(report.jobs.job_id)
+
+
+def many(number: int) -> JobTable:
+    """Equal jobs of which no two fit the DRAM of one node, by a hair: every job is alone.
+
+    The volume bound counts 0.6 rollout nodes of time, 0.5005 train nodes of DRAM for each.
+    """
+    state = {"rollout_state_gb": 1001, "train_state_gb": 1001}
+    return table_of(*(job_of(f"j{i}", 60, 40, 1.0, **state) for i in range(number)))
+
+
+def held(snapshot: Snapshot, options: SolveOptions, stopped_by: StoppedBy) -> Result:
+    """Return what a method that proves nothing would: its warm start."""
+    assert options.warm_start is not None
+    groups = groups_of(snapshot, options.warm_start)
+    return result_of(
+        snapshot, options, "made-up", groups=groups, bound_usd=None, stopped_by=stopped_by
+    )
+
+
+def refuses(snapshot: Snapshot, options: SolveOptions) -> Result:
+    raise UnsupportedError(f"Expected fewer than {len(snapshot)} jobs.")
+
+
+def interrupted(snapshot: Snapshot, options: SolveOptions) -> Result:
+    raise KeyboardInterrupt

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from instances.errors import FleetPlannerError, InputError
 from models.backends.interrupt import Interrupt
 
-__all__ = ["INFINITY", "VERSION", "Ended", "HighsModel"]
+__all__ = ["ENDED", "INFINITY", "VERSION", "Ended", "HighsModel"]
 
 INFINITY: Final = float(highspy.kHighsInf)
 VERSION: Final = version("highspy")

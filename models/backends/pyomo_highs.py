@@ -48,7 +48,9 @@ from models.backends.interrupt import Interrupt
 from models.problem.options import Deadline
 
 __all__ = [
+    "ENDED",
     "FEASIBILITY_TOLERANCE",
+    "HELD",
     "Ended",
     "Solved",
     "options_of",

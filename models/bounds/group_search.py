@@ -387,7 +387,7 @@ def _record(found: Found, p: int, w: Work, depth: int, gain: float, shape: IntAr
 
 
 @compiled
-def _enter(d: Data, y: FloatArray, w: Work, q: int, depth: int) -> bool:
+def _enter(y: FloatArray, w: Work, q: int, depth: int) -> bool:
     """Put candidate ``q`` at this depth; return whether the sums allow it."""
     w.chosen[depth] = w.name[q]
     w.at[depth] = q
@@ -427,7 +427,7 @@ def _dive(  # noqa: PLR0913, PLR0917 - a kernel takes plain arguments
     w.value[0] = 0.0
     for r in range(_RESOURCES):
         w.used[0, r] = 0.0
-    _enter(d, y, w, 0, 0)
+    _enter(y, w, 0, 0)
     depth, q = 1, 1
     while depth > 0:
         cut = found.gain[p, keep - 1] if found.held[p] == keep else floor
@@ -442,7 +442,7 @@ def _dive(  # noqa: PLR0913, PLR0917 - a kernel takes plain arguments
             q = w.at[depth] + 1
             continue
         w.tries[0] = 0
-        if _enter(d, y, w, q, depth) and _fits(d, w, depth + 1, shape, period):
+        if _enter(y, w, q, depth) and _fits(d, w, depth + 1, shape, period):
             depth += 1
             gain = w.value[depth] - usd
             if gain > cut and _connected(d, w, depth, shape):

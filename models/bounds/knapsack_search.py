@@ -356,9 +356,7 @@ def _may_take(s: Scratch, k: int, depth: int, resources: int) -> bool:
 
 
 @compiled
-def _dive(
-    s: Scratch, n: int, layers: int, batch: Batch, p: int, answer: Answer, budget: int
-) -> float:
+def _dive(s: Scratch, layers: int, batch: Batch, p: int, answer: Answer, budget: int) -> float:
     """Search depth first; return a bound of what was left out, above EPS of the best if any."""
     resources = batch.loads.shape[1]
     left = int(batch.most[p]) - (1 if batch.forced[p] >= 0 else 0)
@@ -428,7 +426,7 @@ def _solve(batch: Batch, p: int, s: Scratch, answer: Answer, budget: int) -> Non
     # What was dropped is worth at most the least, so a bound of the rest holds above it only.
     bound = max(min(bound, s.table[0, layers, s.table.shape[2] - 1]), least - base)
     s.taken[:n] = False
-    open_bound = _dive(s, n, layers, batch, p, answer, budget)
+    open_bound = _dive(s, layers, batch, p, answer, budget)
     best = answer.value[p, 0] if answer.found[p] > 0 else base
     answer.exact[p] = open_bound <= max(best, least) + EPS
     answer.bound[p] = min(base + bound, max(max(best, least) + EPS, open_bound))

@@ -1,4 +1,4 @@
-"""Lower bounds of the cost of any valid plan (design section 4).
+"""Lower bounds of the cost of any valid plan (FORMULATION section 3).
 
 Volume bound
 ------------
@@ -186,7 +186,7 @@ def work_usd(jobs: JobTable, cluster: Cluster) -> float:
     """Return the least any valid plan can spend on the iterations of a trace, $.
 
     ``sum_j iterations_j x (p^R a^R_j r_j + p^T a^T_j t_j) / 3600`` with ``p`` the $/h of a node
-    (design section 4): every phase keeps its nodes busy for its run seconds, whatever shares
+    (FORMULATION section 3): every phase keeps its nodes busy for its run seconds, whatever shares
     them and however long the stay, so the bound holds under any limits and rates.
 
     Parameters

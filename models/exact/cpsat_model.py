@@ -1,6 +1,6 @@
 """The whole snapshot problem stated for CP-SAT: groups, pins and cyclic schedules at once.
 
-Sets and parameters (design sections 2 and 3)
+Sets and parameters (FORMULATION sections 1 and 2)
 ---------------------------------------------
 jobs ``j``, ranked by (deadline, index); pools ``P``, rollout and train. Seconds: phases
 ``d_Pj``, switches ``w_Pj``, sync ``s_j``, ``T_j`` alone, deadline ``D_j``; nodes: widths

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from instances.errors import InputError, did_you_mean
+from models.group.known_groups import KnownGroups
 from models.problem.options import SolveOptions
 from models.problem.result import Result
 from models.problem.snapshot import Snapshot
@@ -22,7 +23,9 @@ METHODS: Final[dict[str, str]] = {
 
 
 class _Solve(Protocol):
-    def __call__(self, snapshot: Snapshot, options: SolveOptions) -> Result: ...
+    def __call__(
+        self, snapshot: Snapshot, options: SolveOptions, *known: KnownGroups
+    ) -> Result: ...
 
 
 def require_method(name: str) -> None:
@@ -33,8 +36,18 @@ def require_method(name: str) -> None:
         )
 
 
-def solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
+def solve(
+    method: str, snapshot: Snapshot, options: SolveOptions, known: KnownGroups | None = None
+) -> Result:
     """Solve a snapshot by one method.
+
+    Parameters
+    ----------
+    method : str
+    snapshot : Snapshot
+    options : SolveOptions
+    known : KnownGroups, optional
+        Of ``set-partition`` alone: verdicts on groups, in other snapshots with these jobs too.
 
     Raises
     ------
@@ -45,4 +58,4 @@ def solve(method: str, snapshot: Snapshot, options: SolveOptions) -> Result:
     """
     require_method(method)
     function = cast(_Solve, import_module(METHODS[method]).solve)
-    return function(snapshot, options)
+    return function(snapshot, options, *(() if known is None else (known,)))

@@ -154,7 +154,7 @@ from models.problem.options import Deadline, OutOfTimeError, SolveOptions
 from models.problem.result import Result, StoppedBy
 from models.problem.snapshot import Snapshot
 
-__all__ = ["METHOD", "MOST_JOBS", "OMISSIBLE", "build", "solve", "write"]
+__all__ = ["METHOD", "MOST_JOBS", "OMISSIBLE", "build", "seek_cheaper", "solve", "write"]
 
 METHOD: Final = "milp"
 #: Jobs, and rows of :func:`sharing` (the largest family), beyond which a model is refused.

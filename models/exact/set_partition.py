@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.bounds.covering import VERSION, Cover, CoverProblem, Ending, solve_cover
+from models.bounds.volume import volume
 from models.exact import maximal_sets, single_node_sets
 from models.exact.candidate_groups import enumerate_groups
 from models.exact.maximal_sets import MaximalSets
@@ -204,6 +205,9 @@ def solve(snapshot: Snapshot, options: SolveOptions, known: KnownGroups | None =
 
 def _search(run: _Run) -> None:
     """Choose groups, decide them, refute some, until the choice stands."""
+    if _beyond_caps(run.snapshot):
+        run.bound_usd = inf
+        return
     began = run.deadline.elapsed_s
     candidates = _candidates(run)
     run.timed("enumeration", began)
@@ -226,6 +230,14 @@ def _search(run: _Run) -> None:
         run.counts["refuted"] = run.counts.get("refuted", 0) + len(refuted)
         for group in refuted:
             candidates.refute(*group)
+
+
+def _beyond_caps(snapshot: Snapshot) -> bool:
+    """Return whether loads and widths alone need more than the fleet may hold: no plan exists."""
+    if not snapshot.caps.any:
+        return False
+    least = volume(snapshot.table, snapshot.cluster, snapshot.limits)
+    return not snapshot.caps.allow(least.rollout_nodes, least.train_nodes)
 
 
 def _candidates(run: _Run) -> _Candidates:

@@ -35,7 +35,17 @@ from models.group.pinnings import DRAM_SLACK, REL_SLACK
 from models.problem.options import Deadline, SolveOptions
 from models.problem.snapshot import Snapshot
 
-__all__ = ["MOST_SIZE", "LoadPool", "SetPool", "fewest_blocks", "is_for", "subset_sums"]
+__all__ = [
+    "MOST_SIZE",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "LoadPool",
+    "SetPool",
+    "fewest_blocks",
+    "is_for",
+    "subset_sums",
+]
 
 #: Largest group tabulated.
 MOST_SIZE: Final = 5

@@ -2,7 +2,7 @@
 
 One joint search by CP-SAT over pins and starts, so a failed pinning rules out only itself.
 
-Sets and parameters (design sections 2 and 3)
+Sets and parameters (FORMULATION sections 1 and 2)
 ---------------------------------------------
 jobs ``j`` of one group, each with ``k_j`` iterations per period, numbered ``l`` from 0; pools
 ``P``, rollout and train; nodes ``n`` of a pool, at most ``N_P``; phases ``d_Pj`` (s), switches

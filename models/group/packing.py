@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from itertools import islice, permutations
 from typing import Final
 
-__all__ = ["first_turn", "one_node_first", "pack", "place_chain", "place_one"]
+__all__ = ["EPS", "first_turn", "one_node_first", "pack", "place_chain", "place_one"]
 
 #: Relative slack of comparisons, far below the checker's tolerance.
 EPS: Final = 1e-10

@@ -1,6 +1,6 @@
 """The period of one co-execution group: lower bound, exact special cases, construction.
 
-Sets and parameters (design sections 2 and 3)
+Sets and parameters (FORMULATION sections 1 and 2)
 ---------------------------------------------
 jobs ``j`` of one group, ``k_j`` iterations per period (``rates``); per iteration one rollout
 of ``p_j`` seconds and one train of ``q_j`` seconds (switch included where a node is shared),

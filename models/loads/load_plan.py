@@ -16,7 +16,7 @@ from models.loads.load_state import Fleet, LoadData, fill
 from models.loads.plan_moves import Annealing, anneal
 from models.problem.snapshot import Snapshot
 
-__all__ = ["LoadGroup", "LoadPlan", "components", "is_for", "load_data"]
+__all__ = ["LoadGroup", "LoadPlan", "components", "is_for", "load_data", "node_values"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

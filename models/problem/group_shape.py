@@ -1,7 +1,7 @@
 """One group's phases and pins, the lower bound of its period, and what a schedule is.
 
 ``GroupShape`` takes phases that already include their switches, so nothing that is computed
-from a shape depends on hidden state. LB(g) of design section 3 has three parts
+from a shape depends on hidden state. LB(g) (FORMULATION section 4) has three parts
 (:class:`LowerBound`); it is usually reached, not always.
 
 Of a *one-step* job (one step off policy) the rollout two iterations on waits for a train, not the
@@ -149,7 +149,7 @@ def _shared(pins: Sequence[Pins]) -> list[bool]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LowerBound:
-    """LB(g) of design section 3, its three parts, seconds.
+    """LB(g), its three parts, seconds (FORMULATION section 4).
 
     Attributes
     ----------
@@ -257,7 +257,7 @@ def lower_bound_s(shape: GroupShape) -> float:
 
 
 def lower_bound(shape: GroupShape) -> LowerBound:
-    """Return LB(g) in its three parts (design section 3)."""
+    """Return LB(g) in its three parts (FORMULATION section 4)."""
     rates = shape.rates
     node = max(
         _node_seconds(shape.rollout_s, shape.rollout_pins, rates),

@@ -31,25 +31,57 @@ OPTIMALITY_REL: Final = 1e-7
 
 
 class Termination(StrEnum):
-    """Why a method stopped."""
+    """Why a method stopped.
 
-    OPTIMAL = "optimal"  #: the plan held is proved to cost the least
-    FEASIBLE_LIMIT = "feasible-limit"  #: a limit or Ctrl-C stopped it; a plan is held
-    INFEASIBLE = "infeasible"  #: proved: no valid plan exists
-    NO_PLAN_LIMIT = "no-plan-limit"  #: a limit or Ctrl-C stopped it; no plan is held
-    ERROR = "error"  #: the solver failed; whatever is held is still valid
+    Attributes
+    ----------
+    OPTIMAL : str
+        The plan held is proved to cost the least.
+    FEASIBLE_LIMIT : str
+        A limit or Ctrl-C stopped it; a plan is held.
+    INFEASIBLE : str
+        Proved: no valid plan exists.
+    NO_PLAN_LIMIT : str
+        A limit or Ctrl-C stopped it; no plan is held.
+    ERROR : str
+        The solver failed; whatever is held is still valid.
+    """
+
+    OPTIMAL = "optimal"
+    FEASIBLE_LIMIT = "feasible-limit"
+    INFEASIBLE = "infeasible"
+    NO_PLAN_LIMIT = "no-plan-limit"
+    ERROR = "error"
 
 
 class StoppedBy(StrEnum):
-    """Which limit stopped a method that proved nothing."""
+    """Which limit stopped a method that proved nothing.
+
+    Attributes
+    ----------
+    TIME : str
+        The time limit.
+    NODES : str
+        The limit of branch-and-bound nodes.
+    WORK : str
+        The limit of work: deterministic time, or rounds.
+    INTERRUPT : str
+        Ctrl-C.
+    GRID : str
+        The finest time grid leaves an interval (CP-SAT).
+    SEARCH : str
+        A heuristic ended by its own rule; what it holds may not be the least.
+    SIZE : str
+        Too many candidate groups; what is held was not made by the method.
+    """
 
     TIME = "time"
     NODES = "nodes"
     WORK = "work"
     INTERRUPT = "interrupt"
-    GRID = "grid"  #: the finest time grid leaves an interval (CP-SAT)
-    SEARCH = "search"  #: a heuristic ended by its own rule; what it holds may not be the least
-    SIZE = "size"  #: too many candidate groups; what is held was not made by the method
+    GRID = "grid"
+    SEARCH = "search"
+    SIZE = "size"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +110,7 @@ class Conflict:
     rule : str
         What they break, such as ``"max_train_nodes_total"`` or ``"residency"``.
     message : str
+        The rule as these jobs break it, with numbers and units.
     relaxations : tuple of str
         Each on its own cures it: nodes, GB of DRAM, or SLO.
     """
@@ -95,6 +128,7 @@ class Result:
     Attributes
     ----------
     method : str
+        Who found it.
     termination : Termination
         Why it stopped.
     stopped_by : StoppedBy or None
@@ -112,6 +146,7 @@ class Result:
     options : SolveOptions
         Seed, threads and limits it ran with.
     solver : SolverInfo or None
+        Name, version and settings of the solver asked, where one was.
     counts : mapping of str to int
         Method's own counts, such as candidate groups enumerated.
     seconds : mapping of str to float
@@ -147,7 +182,7 @@ class Result:
 
 
 def ratio_of(usd: float | None, bound_usd: float | None) -> float | None:
-    """Return cost / bound, the optimality gap of design section 4 (1.06: at most 6 % above).
+    """Return cost / bound, the optimality gap (1.06: at most 6 % above).
 
     ``None`` when either is unknown or the bound is nothing while the cost is not; 1 when both
     are nothing. A bound above the cost by round-off counts as equal.

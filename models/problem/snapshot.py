@@ -38,6 +38,13 @@ _MOST_PINS: Final = 100_000
 class FleetCaps:
     """Most nodes of each pool over all groups; ``None`` means no cap.
 
+    Attributes
+    ----------
+    max_rollout_nodes_total : int or None
+        Rollout nodes of all groups together.
+    max_train_nodes_total : int or None
+        Train nodes of all groups together.
+
     Raises
     ------
     InputError
@@ -73,7 +80,7 @@ _NO_CAPS: Final = FleetCaps()
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The static problem of design section 4.
+    """The static problem (FORMULATION section 2).
 
     Attributes
     ----------

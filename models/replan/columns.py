@@ -49,8 +49,11 @@ from models.replan.running import Host
 
 __all__ = [
     "MOST_STAYERS",
+    "BoolArray",
     "Columns",
+    "FloatArray",
     "HostArrays",
+    "IntArray",
     "Rows",
     "all_parts",
     "column_costs",

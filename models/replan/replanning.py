@@ -13,7 +13,7 @@ groups never continue the same host. A group without stayers is on new nodes.
 
 Problem
 -------
-``min L sum_g (c^R n^R_g + c^T n^T_g) + sum_{movers} m_j``, every group valid (design section 3).
+``min L sum_g (c^R n^R_g + c^T n^T_g) + sum_{movers} m_j``, every group valid.
 
 Method
 ------

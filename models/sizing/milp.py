@@ -89,10 +89,7 @@ from models.problem.result import SolverInfo, StoppedBy, Termination, proved
 from models.sizing.parameters import Parameters
 from models.sizing.problem import (
     Aim,
-    DemandArrays,
     Owned,
-    PoolTerms,
-    Scenario,
     SizingCosts,
     SizingProblem,
     breaches,
@@ -100,17 +97,7 @@ from models.sizing.problem import (
     least_separable,
 )
 
-__all__ = [
-    "Aim",
-    "DemandArrays",
-    "PoolTerms",
-    "Scenario",
-    "SizingProblem",
-    "SizingResult",
-    "build",
-    "least_owned",
-    "solve_sizing",
-]
+__all__ = ["Aim", "SizingProblem", "SizingResult", "build", "least_owned", "solve_sizing"]
 
 AIMS: Final[tuple[Aim, ...]] = get_args(Aim)
 #: Relative room of budgets and cost caps.

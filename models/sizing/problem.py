@@ -62,6 +62,7 @@ __all__ = [
     "SizingCosts",
     "SizingProblem",
     "breaches",
+    "cells_of",
     "cost_of",
     "grid_of",
     "lease_starts",

@@ -44,8 +44,8 @@ moments at which a job becomes due and the next event is an end have all that is
 
 It holds for every rate, node limit and queue, and for groups of at most ``max_group_size`` jobs.
 Its numbers are lowered by the checker's tolerances, so that a plan valid only within those is not
-excluded either. Policies that do not keep section 3 of the design have bounds of their own
-(:data:`SHARING`): ``room`` (host DRAM and group size are kept, deadlines are not;
+excluded either. Policies whose plans break a rule have bounds of their own
+(``Sharing``): ``room`` (host DRAM and group size are kept, deadlines are not;
 ``C_g >= k_j T_j`` still holds, so 1. does), ``alone`` (no two jobs share a node: ``v_j = a_j``)
 and ``train-only`` (the same, and sync jobs hold no rollout nodes).
 """
@@ -66,14 +66,12 @@ from instances.hardware import Cluster
 from instances.jobs import JobTable
 from instances.plan import Limits
 
-__all__ = ["SHARING", "Cut", "Sharing", "WaitBound", "wait_bound"]
+__all__ = ["Cut", "Sharing", "WaitBound", "wait_bound"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Sharing = Literal["valid", "room", "alone", "train-only"]
 
-#: What the plans of a policy keep.
-SHARING: Final[tuple[Sharing, ...]] = ("valid", "room", "alone", "train-only")
 _POOLS: Final = ("rollout", "train")
 #: The checker's slack of a node's time and host DRAM, and of a stay, relative.
 _REL: Final = 1e-6
@@ -126,7 +124,7 @@ class WaitBound:
     limits : Limits
         What the bound holds for: ``max_group_size`` enters it, and nothing else.
     sharing : str
-        One of ``SHARING``.
+        One of ``Sharing``.
     """
 
     rollout_nodes: int

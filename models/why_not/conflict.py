@@ -3,13 +3,14 @@
 Both questions are hereditary: removing a job keeps a group valid and never needs more nodes.
 So a conflict is told of a smallest set of jobs that is in conflict, whatever else is there.
 
-:func:`why_not` asks it of one group; the rules and cures are those of :mod:`models.why_not.rules`.
+:func:`why_not` asks it of one group; the rules are those of :mod:`models.why_not.rules`,
+the cures those of :mod:`models.why_not.cures`.
 
 :func:`explain` asks it of a snapshot. Without fleet caps every job alone is a plan, unless some
 job cannot run even alone: it is wider than ``max_rollout_nodes`` or ``max_train_nodes``, or its
 state is more than a node's host DRAM. With fleet caps ``F_R``, ``F_T`` (nodes of a pool over all
 groups) let ``R(S, t)`` be the fewest rollout nodes of the jobs ``S`` with at most ``t`` train
-nodes: ``S`` is in conflict iff ``R(S, F_T) > F_R``. Up to ``_MOST_TABLE`` jobs the whole table
+nodes: ``S`` is in conflict iff ``R(S, F_T) > F_R``. Up to ``MOST_TABLE`` jobs the whole table
 ``R`` is at hand (:mod:`models.exact.exhaustive`); beyond, ``R`` is asked of set partitioning, the
 nodes of the other pool being free of charge. Where neither ends in time, the volume bound
 (:mod:`models.bounds.volume`) tells how many nodes are needed at least.
@@ -26,25 +27,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from instances.errors import UnsupportedError
-from instances.hardware import NodeType
 from models.bounds.volume import VolumeSums
-from models.exact.candidate_groups import enumerate_groups
-from models.exact.exhaustive import least_rollout
-from models.exact.methods import solve
 from models.group.group_cost import GroupCost, Nodes
 from models.group.pinnings import DRAM_SLACK
 from models.problem.options import Deadline, OutOfTimeError, SolveOptions
-from models.problem.result import Conflict, Termination
-from models.problem.snapshot import FleetCaps, Snapshot
-from models.why_not.rates import told
-from models.why_not.rules import (
+from models.problem.result import Conflict
+from models.problem.snapshot import Snapshot
+from models.why_not.explanation import (
     POOLS,
-    Asked,
     Cure,
     Explanation,
     counted,
@@ -53,13 +48,32 @@ from models.why_not.rules import (
     rounded_up,
     sentence,
 )
+from models.why_not.fewest_nodes import (
+    MOST_TABLE,
+    Fleet,
+    Solved,
+    Table,
+    capped,
+    caps_of,
+    fits_caps,
+    solo_nodes,
+)
+from models.why_not.rates import told
+from models.why_not.rules import Asked
 
-__all__ = ["Cure", "Explanation", "explain", "explanation", "group_explanation", "why_not"]
+__all__ = [
+    "Cure",
+    "Explanation",
+    "Subset",
+    "explain",
+    "explanation",
+    "group_explanation",
+    "smallest_conflict",
+    "why_not",
+]
 
 #: Sets of jobs tried in search of a smaller one in conflict.
 _MOST_TRIES: Final = 300
-#: Jobs up to which the table over all sets is made.
-_MOST_TABLE: Final = 16
 #: Jobs up to which SLOs, DRAM and group size are looked at as cures of fleet caps.
 _MOST_LOOSER: Final = 12
 #: Largest SLO factor looked at, in hundredths.
@@ -226,103 +240,6 @@ def _alone(
     return Explanation.of(snapshot, (first,), (rule, message), [cure], [words])
 
 
-# --- the fewest nodes of a set of jobs ----------------------------------------------------------
-
-
-class _Fleet(Protocol):
-    """Answers about sets of jobs, ascending; may run out of time."""
-
-    def least(self, members: Sequence[int], pool: int, most_other: int | None) -> int | None:
-        """Return the fewest nodes of a pool with at most so many of the other; ``None``: never."""
-
-
-class _Table:
-    """``R(S, t)`` of every set of jobs: rows by set, one column per number of train nodes."""
-
-    def __init__(self, snapshot: Snapshot, seed: int, deadline: Deadline) -> None:
-        options = SolveOptions(seed=seed)
-        snapshot = replace(snapshot, caps=FleetCaps())
-        cost = GroupCost(snapshot, seed=seed, deadline=deadline)
-        groups = enumerate_groups(cost, options, deadline, fronts=True)
-        self._most = _solo_nodes(snapshot)
-        self._least = least_rollout(snapshot, groups, deadline)
-
-    def least(self, members: Sequence[int], pool: int, most_other: int | None) -> int | None:
-        """See :class:`_Fleet`."""
-        most = self._most[1 - pool]
-        most = most if most_other is None else min(most_other, most)
-        row = self._least[sum(1 << i for i in members)]
-        if pool == 0:
-            return int(row[most]) if row[most] <= self._most[0] else None
-        enough = np.flatnonzero(row <= most)
-        return int(enough[0]) if len(enough) else None
-
-    def smallest(self, caps: FleetCaps) -> tuple[int, ...]:
-        """Return a smallest set in conflict with the caps, of these the first."""
-        rollout, train = (
-            most if cap is None else min(cap, most)
-            for cap, most in zip(_caps(caps), self._most, strict=True)
-        )
-        over = np.flatnonzero(self._least[:, train] > rollout).tolist()
-        sets = [tuple(i for i in range(mask.bit_length()) if mask >> i & 1) for mask in over]
-        return min(sets, key=lambda members: (len(members), members))
-
-
-@dataclass(frozen=True, slots=True)
-class _Solved:
-    """The same asked of set partitioning, one solve a question."""
-
-    snapshot: Snapshot
-    seed: int
-    deadline: Deadline
-
-    def least(self, members: Sequence[int], pool: int, most_other: int | None) -> int | None:
-        """See :class:`_Fleet`. Raises OutOfTimeError when the solve ends without a proof."""
-        self.deadline.check()
-        cluster = self.snapshot.cluster
-        some = replace(
-            self.snapshot,
-            table=self.snapshot.table.take(members),
-            cluster=cluster.replace(
-                rollout=_priced(cluster.rollout, 1.0 - pool), train=_priced(cluster.train, pool)
-            ),
-            caps=FleetCaps(**{f"max_{POOLS[1 - pool]}_nodes_total": most_other}),
-        )
-        options = SolveOptions(seed=self.seed, time_limit_s=self.deadline.remaining_s())
-        found = solve("set-partition", some, options)
-        if found.termination is Termination.INFEASIBLE:
-            return None
-        if found.termination is not Termination.OPTIMAL or found.plan is None:
-            raise OutOfTimeError
-        return sum(len(getattr(group, f"{POOLS[pool]}_nodes")) for group in found.plan.groups)
-
-
-def _priced(node: NodeType, usd: float) -> NodeType:
-    return replace(node, gpu=replace(node.gpu, usd_per_gpu_hour=usd / node.gpus_per_node))
-
-
-def _solo_nodes(snapshot: Snapshot) -> Nodes:
-    """Return the nodes of every job alone."""
-    return int(snapshot.table.rollout_nodes.sum()), int(snapshot.table.train_nodes.sum())
-
-
-def _caps(caps: FleetCaps) -> tuple[int | None, int | None]:
-    return caps.max_rollout_nodes_total, caps.max_train_nodes_total
-
-
-def _capped(snapshot: Snapshot) -> list[tuple[int, int]]:
-    """Return the pools that have a cap, each with it."""
-    return [(pool, cap) for pool, cap in enumerate(_caps(snapshot.caps)) if cap is not None]
-
-
-def _fits(fleet: _Fleet, members: Sequence[int], caps: FleetCaps) -> bool:
-    """Return whether jobs fit the caps: ``R(S, F_T) <= F_R``."""
-    rollout, train = _caps(caps)
-    pool, cap, other = (0, rollout, train) if rollout is not None else (1, train, None)
-    least = fleet.least(members, pool, other)
-    return least is not None and (cap is None or least <= cap)
-
-
 # --- a snapshot ---------------------------------------------------------------------------------
 
 
@@ -357,14 +274,14 @@ def explanation(
     clock = SolveOptions().start() if deadline is None else deadline
     if (alone := _alone(snapshot, range(len(snapshot)))) is not None:  # whatever the caps
         return alone
-    if snapshot.caps.allow(*_solo_nodes(snapshot)):
+    if snapshot.caps.allow(*solo_nodes(snapshot)):
         return None
     try:
         clock.check()
-        kind = _Table if len(snapshot) <= _MOST_TABLE else _Solved
+        kind = Table if len(snapshot) <= MOST_TABLE else Solved
         fleet = kind(snapshot, seed, clock)
-        known = proved and kind is _Solved
-        if not known and _fits(fleet, range(len(snapshot)), snapshot.caps):
+        known = proved and kind is Solved
+        if not known and fits_caps(fleet, range(len(snapshot)), snapshot.caps):
             return None
     except (OutOfTimeError, UnsupportedError):
         return _by_volume(snapshot, proved)
@@ -395,48 +312,50 @@ def _in_time(cures: Iterable[Cure]) -> list[Cure]:
     return out
 
 
-def _smallest(snapshot: Snapshot, fleet: _Table | _Solved, seed: int, clock: Deadline) -> Subset:
+def _smallest(snapshot: Snapshot, fleet: Table | Solved, seed: int, clock: Deadline) -> Subset:
     """Return a smallest set in conflict: of all sets where the table holds them.
 
     Beyond the table: the jobs that ask most of the fleet are taken until they are in
     conflict (bisection on how many); within them the table again, or a deletion filter.
     """
-    if isinstance(fleet, _Table):
+    if isinstance(fleet, Table):
         return Subset(members=fleet.smallest(snapshot.caps), minimal=True, smallest=True)
     order = _by_demand(snapshot)
     low, high = 0, len(order)  # the first ``low`` jobs fit, the first ``high`` do not
     try:
         while high - low > 1:
             middle = (low + high) // 2
-            fits = _fits(fleet, sorted(order[:middle]), snapshot.caps)
+            fits = fits_caps(fleet, sorted(order[:middle]), snapshot.caps)
             low, high = (middle, high) if fits else (low, middle)
         some = tuple(sorted(order[:high]))
-        if high <= _MOST_TABLE:
+        if high <= MOST_TABLE:
             few = replace(snapshot, table=snapshot.table.take(some))
-            found = _Table(few, seed, clock).smallest(snapshot.caps)
+            found = Table(few, seed, clock).smallest(snapshot.caps)
             return Subset(members=tuple(some[i] for i in found), minimal=True)
     except (OutOfTimeError, UnsupportedError):
         return Subset(members=tuple(sorted(order[:high])))
-    return smallest_conflict(some, partial(_fits, fleet, caps=snapshot.caps), clock, most_tries=0)
+    return smallest_conflict(
+        some, partial(fits_caps, fleet, caps=snapshot.caps), clock, most_tries=0
+    )
 
 
 def _by_demand(snapshot: Snapshot) -> list[int]:
     """Return the jobs, those first whose phases are the largest share of a cap."""
     table, share = snapshot.table, np.zeros(len(snapshot))
-    for pool, cap in _capped(snapshot):
+    for pool, cap in capped(snapshot):
         nodes = getattr(table, f"{POOLS[pool]}_nodes") * getattr(table, f"{POOLS[pool]}_s")
         share = np.maximum(share, nodes / table.deadline_s / max(cap, 0.5))
     return [int(i) for i in np.argsort(-share, kind="stable")]
 
 
-def _needs(snapshot: Snapshot, fleet: _Fleet, members: Sequence[int]) -> list[tuple[int, int]]:
+def _needs(snapshot: Snapshot, fleet: Fleet, members: Sequence[int]) -> list[tuple[int, int]]:
     """Return (pool, least cap of it with the other as it is), for pools where one is enough."""
-    caps = _caps(snapshot.caps)
-    needs = [(pool, fleet.least(members, pool, caps[1 - pool])) for pool, _ in _capped(snapshot)]
+    caps = caps_of(snapshot.caps)
+    needs = [(pool, fleet.least(members, pool, caps[1 - pool])) for pool, _ in capped(snapshot)]
     return [(pool, need) for pool, need in needs if need is not None]
 
 
-def _both_needs(fleet: _Fleet, members: Sequence[int]) -> Nodes:
+def _both_needs(fleet: Fleet, members: Sequence[int]) -> Nodes:
     """Return the fewest train nodes, and the fewest rollout nodes with these."""
     train = fleet.least(members, 1, None)
     rollout = fleet.least(members, 0, train)
@@ -445,7 +364,7 @@ def _both_needs(fleet: _Fleet, members: Sequence[int]) -> Nodes:
     return rollout, train
 
 
-def _cap_cures(snapshot: Snapshot, fleet: _Fleet) -> Iterator[Cure]:
+def _cap_cures(snapshot: Snapshot, fleet: Fleet) -> Iterator[Cure]:
     """Yield the least cap of each pool; where neither alone is enough, least caps of both."""
     everyone = range(len(snapshot))
     needs = _needs(snapshot, fleet, everyone)
@@ -459,19 +378,19 @@ def _solo_cure(snapshot: Snapshot) -> Cure:
     """Return caps that hold every job alone: enough, not the least."""
     rollout, train = (
         None if cap is None or nodes <= cap else nodes
-        for cap, nodes in zip(_caps(snapshot.caps), _solo_nodes(snapshot), strict=True)
+        for cap, nodes in zip(caps_of(snapshot.caps), solo_nodes(snapshot), strict=True)
     )
     return Cure(totals=(rollout, train), least=False)
 
 
-def _cap_words(snapshot: Snapshot, fleet: _Fleet, members: Sequence[int]) -> tuple[str, str]:
+def _cap_words(snapshot: Snapshot, fleet: Fleet, members: Sequence[int]) -> tuple[str, str]:
     """Return which cap a set breaks, and the words for it."""
     who, have = _who_needs(snapshot, members), _fleet_words(snapshot)
     try:
         needs = _needs(snapshot, fleet, members)
         both = () if needs else _both_needs(fleet, members)
     except (OutOfTimeError, UnsupportedError):
-        return _rule(pool for pool, _ in _capped(snapshot)), f"{who} more than that: {have}."
+        return _rule(pool for pool, _ in capped(snapshot)), f"{who} more than that: {have}."
     if both:
         words = " and ".join(
             counted(n, f"{name} node") for n, name in zip(both, POOLS, strict=True)
@@ -479,7 +398,7 @@ def _cap_words(snapshot: Snapshot, fleet: _Fleet, members: Sequence[int]) -> tup
         return _rule((0, 1)), f"{who} more of both pools, such as {words}; {have}."
     parts = []
     for pool, need in needs:
-        other = _caps(snapshot.caps)[1 - pool]
+        other = caps_of(snapshot.caps)[1 - pool]
         beside = (
             "" if other is None else f" with at most {counted(other, f'{POOLS[1 - pool]} node')}"
         )
@@ -499,7 +418,7 @@ def _rule(pools: Iterable[int]) -> str:
 def _fleet_words(snapshot: Snapshot) -> str:
     words = [
         f"{counted(cap, f'{POOLS[pool]} node')} ({_rule((pool,))})"
-        for pool, cap in _capped(snapshot)
+        for pool, cap in capped(snapshot)
     ]
     return f"the fleet may hold {' and '.join(words)}"
 
@@ -509,7 +428,7 @@ def _looser(snapshot: Snapshot, seed: int, clock: Deadline) -> Iterator[Cure]:
     everyone = range(len(snapshot))
 
     def enough(cure: Cure) -> bool:
-        return _fits(_Table(cure.applied(snapshot), seed, clock), everyone, snapshot.caps)
+        return fits_caps(Table(cure.applied(snapshot), seed, clock), everyone, snapshot.caps)
 
     def least(make: Callable[[Any], Cure], values: Sequence[float]) -> Iterator[Cure]:
         low, high = -1, 0  # the value at ``low`` is not enough
@@ -557,7 +476,7 @@ def _by_volume(snapshot: Snapshot, proved: bool) -> Explanation:
         When it does not exceed a cap and no proof that there is no plan is at hand.
     """
     have = _fleet_words(snapshot)
-    for pool, cap in _capped(snapshot):
+    for pool, cap in capped(snapshot):
         found = _over_volume(snapshot, pool, cap)
         if found is None:
             continue
@@ -570,7 +489,7 @@ def _by_volume(snapshot: Snapshot, proved: bool) -> Explanation:
     unknown = "Which of them are in conflict was not found in the time given."
     message = f"The {len(snapshot)} jobs do not fit: {have}. {unknown}"
     everyone = Subset(members=tuple(range(len(snapshot))))
-    rule = _rule(pool for pool, _ in _capped(snapshot))
+    rule = _rule(pool for pool, _ in capped(snapshot))
     return _over_caps(snapshot, everyone, rule, message, [_solo_cure(snapshot)])
 
 

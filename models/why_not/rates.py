@@ -21,20 +21,9 @@ from dataclasses import replace
 from models.group.pinnings import PoolLoads, pinnings
 from models.group.rate_vectors import RateVector, rate_vectors
 from models.problem.options import Deadline
-from models.why_not.rules import (
-    POOLS,
-    Asked,
-    Cure,
-    broken_rule,
-    counted,
-    cures_of,
-    names_of,
-    number,
-    residency_words,
-    sentence,
-    shortest_of,
-    slos_for,
-)
+from models.why_not.cures import cures_of, slos_for
+from models.why_not.explanation import POOLS, Cure, counted, names_of, number, sentence
+from models.why_not.rules import Asked, broken_rule, residency_words, shortest_of
 
 __all__ = ["told"]
 

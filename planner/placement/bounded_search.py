@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from models.bounds.columns import DecompositionBound
     from models.bounds.group_lp import GroupLpBound
 
-__all__ = ["METHODS", "solve"]
+__all__ = ["DEFAULT_TIME_S", "LOCAL_SEARCH", "METHODS", "solve"]
 
 COLUMN_GENERATION: Final = "column-generation"
 LOCAL_SEARCH: Final = "local-search"

@@ -8,7 +8,7 @@ is kept in the form that answers it in a few vectorised passes:
 * node tables ``(3, capacity, width)``: per node its load, its DRAM and the longest iteration
   pinned there. A node that does not exist is overloaded (``ABSENT``).
 
-Loads and iterations are those of design section 3 *with the switch*, since a node that one more
+Loads and iterations are those of a group *with the switch*, since a node that one more
 job joins is shared from then on.
 
 With rates (``max_rate`` K > 1) a group's period is not known before its rates are chosen, so loads
@@ -37,7 +37,19 @@ from models.problem.group_shape import GroupShape, Pins, own_seconds
 from planner.placement.group_state import GroupState
 from planner.placement.rate_table import RateTable
 
-__all__ = ["ABSENT", "FleetState", "NodeTable", "Slot"]
+__all__ = [
+    "ABSENT",
+    "CLOSED",
+    "INFINITY",
+    "LONGEST",
+    "ROWS",
+    "TRAIN_GB",
+    "TRAIN_LOAD",
+    "FleetState",
+    "NodeRow",
+    "NodeTable",
+    "Slot",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -21,10 +21,13 @@ class GroupState:
     number : int
         Creation number of the group, its identity and its place in the stable order.
     jobs : tuple of Job
+        Members, in order of arrival.
     rollout_pins, train_pins : tuple of tuple of int
         Nodes of this group that each member uses.
     rates : tuple of int
+        Iterations per period, by member.
     period_s : float
+        C_g, seconds.
     starts_s : tuple
         Per member one (rollout, train) start per iteration; see :class:`JobPlacement`.
     """

@@ -42,7 +42,6 @@ __all__ = [
     "NoImprovement",
     "SearchState",
     "StoppingRule",
-    "TargetRatio",
     "local_search",
 ]
 
@@ -126,27 +125,6 @@ class MaxSeconds:
     def share(self, state: SearchState) -> float:
         """Return seconds spent over those allowed."""
         return state.seconds / self.seconds if self.seconds else 1.0
-
-    def left(self, state: SearchState) -> int | None:
-        """Return nothing: it counts no iterations."""
-        return None
-
-
-@dataclass(frozen=True)
-class TargetRatio:
-    """End when cost / bound is at most ``ratio``; never where no bound is known."""
-
-    ratio: float
-    name: str = field(default="target-ratio", init=False)
-
-    def __post_init__(self) -> None:
-        if not (isfinite(self.ratio) and self.ratio >= 1):
-            raise InputError(f"Expected ratio >= 1, got {self.ratio!r}.")
-
-    def share(self, state: SearchState) -> float:
-        """Return 1 at the target, 0 before."""
-        bound = state.bound_usd
-        return float(bound is not None and state.usd <= self.ratio * bound)
 
     def left(self, state: SearchState) -> int | None:
         """Return nothing: it counts no iterations."""

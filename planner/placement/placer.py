@@ -1,4 +1,4 @@
-"""The online placer: where does an arriving job go? (design section 5)
+"""The online placer: where does an arriving job go? (FORMULATION section 14)
 
 On arrival of job j, over the groups that could take it:
 
@@ -141,7 +141,10 @@ class Decision:
 
     Attributes
     ----------
+    job_id : str
+        Whom it places.
     kind : {"direct", "rollout_scaled", "train_scaled", "isolated"}
+        New nodes or not: none, rollout nodes, train nodes, or a group of its own.
     group : GroupState
         The group after the decision, offsets of all members included.
     usd_per_hour : float
@@ -169,6 +172,12 @@ class Placer:
         Group limits. With ``max_rate`` above 1 a group's rates are chosen anew whenever a job
         joins or leaves it; pins of running jobs stay.
     params : PlacerParams
+        Tie rule, objective and options.
+
+    Attributes
+    ----------
+    params : PlacerParams
+        Tie rule, objective and options.
 
     Raises
     ------
@@ -177,7 +186,7 @@ class Placer:
 
     Examples
     --------
-    >>> from instances.jobs import Job
+    >>> from planner import Job
     >>> placer = Placer()
     >>> placer.place(Job(job_id="a", rollout_s=200, train_s=100, slo=1.5)).kind
     'isolated'

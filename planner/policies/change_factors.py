@@ -25,7 +25,7 @@ changes with ``T_j``), under ``wallclock`` the stay.
 
 *Cold switches* are derived, not measured: warm seconds times the ratio of the longest published
 cold start to the longest published warm one, both at 70B: 135.8 / 1.9 for rollout and 116 / 5.9
-for train (design section 8).
+for train (as published).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class _OneGroupEach(FixedPins):
 
 
 class Solo(_OneGroupEach):
-    """Dedicated pools: every job alone on nodes of both kinds (design section 5)."""
+    """Dedicated pools: every job alone on nodes of both kinds."""
 
     name = "solo"
 

@@ -74,6 +74,12 @@ class PolicyOptions:
 
     Attributes
     ----------
+    cluster : Cluster
+        Nodes, prices and links.
+    limits : Limits
+        What a group may hold, and the highest rate.
+    placer : PlacerParams
+        How arriving jobs are placed.
     colocated_factor : float
         Iteration time of a co-located job over its solo time.
     seed : int
@@ -81,7 +87,7 @@ class PolicyOptions:
     repack : RepackParams
         When ``repack`` moves running jobs.
     convention : {"work", "wallclock"}
-        What ends a stay (design section 10): what is left of a job is told by it.
+        What ends a stay: what is left of a job is told by it.
     fleet : Fleet or None
         Nodes there are, with nothing to rent: jobs that do not fit wait. ``None``: no limit.
     queue : {"fifo", "backfill"}
@@ -125,7 +131,7 @@ class Policy(Protocol):
     Attributes
     ----------
     promises_valid : bool
-        Whether every plan it makes satisfies section 3; if so each is checked as it happens.
+        Whether every plan it makes keeps every rule; if so each is checked as it happens.
     admission_kinds : tuple of str
         Kinds of admission it may report; empty where the mix means nothing.
     uses_seed : bool

@@ -2,13 +2,13 @@
 
 A policy is told of arrivals and departures, in order of time, and answers with the groups that
 changed. It never sees the future, but that ``repack`` may be told when the jobs present leave.
-``weave`` keeps section 3 of the design, and so does ``repack``, which moves running jobs where
+``weave`` keeps every rule of a valid plan, and so does ``repack``, which moves running jobs where
 that pays (:mod:`planner.policies.repack`), and ``regroup``, which moves them every hour for the
 least price (:mod:`planner.policies.regroup`); ``solo`` gives every job nodes of its own;
 ``colocated`` runs both phases of a job on its train nodes; ``random`` and ``most-idle`` share by
 room and not by time (:mod:`planner.policies.sharing_baselines`); ``gavel`` shares by time, one job
 after the other (:mod:`planner.policies.gavel`), and so does ``swapping``, on train nodes alone
-(:mod:`planner.policies.swapping`). The last five are outside section 3, so their plans are reported
+(:mod:`planner.policies.swapping`). Plans of these last five may break rules, so they are reported
 ``checked: false``, breaches counted by rule.
 """
 

@@ -18,7 +18,7 @@ search of :mod:`models.replan.replanning`, whose value is
 Whoever moves restarts (``Change.moved``), and does not move again before that is over. With
 ``keep_slo`` only jobs move that are ahead of their SLO by their restart
 (:mod:`planner.policies.repack_ledger`), so plans stay valid; without it a move may cost a job its
-SLO, as it may in the publication, and the plan is no longer held against section 3 as a whole.
+SLO, as it may in the publication, and the plan is no longer held against every rule.
 
 *Current profiles*. Given a ``profile``, phase seconds are measured anew at every review, and the
 groups are planned by them, deadlines ``sigma_j T_j`` at the present ``T_j``. A group whose pins
@@ -186,7 +186,7 @@ class Resubmit(NoFleet, Weave):
                 "Expected keep_slo False with profiles, got True: who is ahead of an SLO is known "
                 "by planned seconds only."
             )
-        # else its groups keep section 3, at seconds that the trace does not know or without SLOs
+        # else its groups keep every rule, at seconds that the trace does not know or without SLOs
         self.promises_valid = self.params.keep_slo
         self.regroupings: list[Regrouping] = []
         self.ledger = JobLedger(options.convention)
@@ -354,7 +354,7 @@ class Resubmit(NoFleet, Weave):
         return own * job.restart_s / _HOUR_S
 
     def _require_valid(self, state: GroupState, now_s: float) -> None:
-        """Hold a group against section 3 at its present seconds, where nobody else does."""
+        """Hold a group against the rules at its present seconds, where nobody else does."""
         if self.promises_valid:
             return
         found = check_group(

@@ -56,11 +56,11 @@ from planner.policies.repack_fleet import (
     within,
 )
 from planner.policies.repack_ledger import JobLedger
-from planner.policies.repack_money import MovePrice, RepackMoney
+from planner.policies.repack_money import RepackMoney
 from planner.policies.repack_problem import RepackProblem, holding
 from planner.policies.repack_scope import ScopeFinder
 
-__all__ = ["MovePrice", "Repack"]
+__all__ = ["Repack"]
 
 _HOUR_S: Final = 3600.0
 #: A newcomer invites so many groups for each this many jobs that are planned together.

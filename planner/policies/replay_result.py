@@ -1,4 +1,4 @@
-"""What a replay found: one record a job, a timeline, and the figures of design section 11."""
+"""What a replay found: one record a job, a timeline, and the figures that commands state."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ class JobRecord:
 
     Attributes
     ----------
+    job : Job
+        As in the trace.
+    paused_until_s : float
+        End of its last restart, seconds of the trace.
     start_s, departure_s : float
         Seconds of the trace; it starts when it arrives, unless it waits for a fixed fleet.
     iterations : float
@@ -46,6 +50,7 @@ class JobRecord:
     rollout_node_s, train_node_s : float
         Its share of its nodes' time: a node's seconds are split evenly among the jobs pinned.
     admission : str or None
+        How it was admitted (``Decision.kind``); ``None`` where meaningless.
     group_id : str
         The group it joined, its last one if it was moved; "dedicated" for async jobs.
     group_size_max : int
@@ -127,6 +132,23 @@ class Timeline:
     The last row is the moment of the last departure, with nothing running; or later, when old
     nodes that a move left are let go after that. ``jobs`` counts those that run, ``waiting``
     those in the queue for a fixed fleet.
+
+    Attributes
+    ----------
+    time_s : ndarray
+        When each row begins, seconds of the trace.
+    jobs : ndarray
+        Jobs that run.
+    rollout_nodes : ndarray
+        Rollout nodes paid for.
+    train_nodes : ndarray
+        Train nodes paid for.
+    bound_usd_per_hour : ndarray
+        Lower bound of the cost of the jobs present, $/h.
+    sync_gbps : ndarray
+        Mean weight traffic between the clusters, Gb/s.
+    waiting : ndarray
+        Jobs in the queue.
     """
 
     time_s: FloatArray
@@ -164,6 +186,22 @@ class ReplayResult:
 
     Attributes
     ----------
+    policy : str
+        Its name.
+    convention : Convention
+        What ends a stay.
+    jobs : JobTable
+        The jobs of the trace.
+    cluster : Cluster
+        Nodes, prices and links.
+    limits : Limits
+        Of a group.
+    records : tuple of JobRecord
+        One a job.
+    timeline : Timeline
+        Jobs and nodes over time.
+    bound_method : str
+        Who proved the bound.
     plan : Plan or None
         Dropped (``None``) where nobody will ask for it: plans are large.
     usd_total, dedicated_usd_total : float
@@ -177,7 +215,7 @@ class ReplayResult:
     held_node_s : dict of str to float
         Node-seconds of old nodes that overlapped with new ones, by pool.
     promises_valid : bool
-        Whether the policy's plans are to satisfy section 3, so that bounds concern it.
+        Whether the policy's plans are to keep every rule, so that bounds concern it.
     checked : bool
         Whether every version passed the checker.
     breaches : dict of str to int

@@ -1,4 +1,4 @@
-"""The literature's simple sharing baselines: ``random`` and ``most-idle`` (design section 5).
+"""The literature's simple sharing baselines: ``random`` and ``most-idle``.
 
 Both look at room, not at time. A group is a candidate when it has room for one more job under
 ``max_group_size`` and when, in at least one pool, enough of its nodes have host DRAM left for
@@ -28,7 +28,7 @@ from planner.placement.group_state import GroupState
 from planner.placement.placer import AdmissionKind, require_feasible_alone
 from planner.policies.policy import Change, FixedPins, PolicyOptions, Room, fits
 
-__all__ = ["MostIdle", "RandomGroup"]
+__all__ = ["MostIdle", "RandomGroup", "idle_fraction"]
 
 _EPS_GB = 1e-9
 

@@ -16,9 +16,9 @@ slot:
   keeps its SLO is taken, ``C / k_j <= D_j`` with the round ``C`` and its ``k_j`` iterations, else
   the one that comes closest.
 
-A round is a period of rates ``k_j``, and its slots never overlap. It is no plan of design section 3
-all the same: rates exceed ``max_rate``, and a turn pays one switch where that section demands one
-in every iteration.
+A round is a period of rates ``k_j``, and its slots never overlap. It is no valid plan all
+the same (FORMULATION section 2): rates exceed ``max_rate``, and a turn pays one switch where that
+section demands one in every iteration.
 """
 
 from __future__ import annotations

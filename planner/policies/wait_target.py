@@ -23,6 +23,13 @@ def jobs_in_share(n_jobs: int, share: float) -> int:
 class WaitTarget:
     """At least ``share`` of all jobs wait no longer than ``wait_s`` seconds.
 
+    Attributes
+    ----------
+    wait_s : float
+        Longest wait, seconds.
+    share : float
+        Share of jobs, in (0, 1].
+
     Raises
     ------
     InputError

@@ -13,7 +13,7 @@ __all__ = ["Weave"]
 
 
 class Weave(FixedPins):
-    """The placer of design section 5; running jobs never move."""
+    """The placer (FORMULATION section 14); running jobs never move."""
 
     name = "weave"
     promises_valid = True

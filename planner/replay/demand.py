@@ -15,7 +15,7 @@ import numpy.typing as npt
 from instances.errors import InputError
 from planner.policies.replay_result import ReplayResult
 
-__all__ = ["POOLS", "Demand", "Pool", "demand_of"]
+__all__ = ["POOLS", "Demand", "IntArray", "Pool", "demand_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -110,6 +110,24 @@ class Demand:
         hours = np.zeros(len(levels) + 1)
         np.add.at(hours, self.nodes(pool), self.hours)
         return levels, np.cumsum(hours[::-1])[::-1][1:]
+
+    def split_at(self, hours: float) -> tuple[Demand, Demand]:
+        """Return the demand of the first ``hours`` hours, and that of the rest.
+
+        Intervals must be in order of time. The one that holds the moment is cut.
+        """
+        ends = np.cumsum(self.hours)
+        first = np.clip(hours - (ends - self.hours), 0.0, self.hours)
+        return self._lasting(first), self._lasting(self.hours - first)
+
+    def _lasting(self, hours: FloatArray) -> Demand:
+        kept = hours > 0
+        return Demand(
+            name=self.name,
+            hours=hours[kept],
+            rollout_nodes=self.rollout_nodes[kept],
+            train_nodes=self.train_nodes[kept],
+        )
 
     def levels(self) -> Demand:
         """Return the same demand with one row per pair of counts, sorted; time is lost."""

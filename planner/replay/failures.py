@@ -41,7 +41,7 @@ from instances.trace_table import Fault, RawTable
 
 __all__ = [
     "FAILURE_COLUMNS",
-    "GUESSED_DEFAULTS",
+    "FAILURE_KINDS",
     "GUESSED_JOB_MTBF_H",
     "GUESSED_NODE_MTBF_H",
     "FailureClocks",
@@ -56,8 +56,6 @@ FAILURE_KINDS: Final[tuple[FailureKind, ...]] = ("job", "rollout", "train")
 #: Mean hours between failures of a job and of a node, where nobody says: guesses.
 GUESSED_JOB_MTBF_H: Final = 200.0
 GUESSED_NODE_MTBF_H: Final = 1000.0
-#: Defaults of :class:`FailureParams` that nobody has measured: say so where they are used.
-GUESSED_DEFAULTS: Final = ("checkpoint_iterations", "repair_h")
 #: Columns of a list of failures; ``job_id`` is for jobs, ``node`` for nodes of either pool.
 FAILURE_COLUMNS: Final = ("at_s", "kind", "job_id", "node")
 

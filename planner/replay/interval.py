@@ -19,6 +19,10 @@ class Interval:
 
     Attributes
     ----------
+    mean : float
+        Of the values.
+    n : int
+        How many values.
     low, high : float or None
         Student's t interval of the mean; ``None`` with fewer than two values.
     """

@@ -34,6 +34,7 @@ class Selection:
     Attributes
     ----------
     kind : {"peak", "at", "all"}
+        The moment with most jobs, the one at ``hours``, or all jobs at once.
     at_hours : float or None
         The moment of kind ``at``, hours from the trace's time origin (``arrival_s`` = 0).
 

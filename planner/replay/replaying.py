@@ -1,6 +1,6 @@
 """Replay of a trace under a policy: an event loop, and exact accounts of what it cost.
 
-The loop is :mod:`planner.replay.loop`. Two conventions (design section 10), never mixed:
+The loop is :mod:`planner.replay.loop`. Two conventions, never mixed:
 
 * ``work``: a job leaves when it has done its number of iterations, so co-execution, and the
   pauses of a moved job, stretch its stay;
@@ -41,6 +41,7 @@ from planner.replay.loop import DEPARTURE, ReplayLoop
 __all__ = [
     "Convention",
     "JobRecord",
+    "Progress",
     "ReplayResult",
     "Timeline",
     "queue_of",

@@ -38,7 +38,7 @@ smaller. None is chosen to hit a number: figures are ranges over a family,
 * ``r + t`` of 300, 600 or 1,200 s, within the published 50 to above 900 s a phase;
 * the third mix's small jobs 0.5, 0.75 or 1 times as long; the second's heavier one with a rollout
   1.25, 1.5 or 2 times as long and the same train;
-* models of 7B, the large job's of 32B; states, switches and sync follow (design section 7).
+* models of 7B, the large job's of 32B; states, switches and sync follow from the sizes.
 """
 
 from __future__ import annotations

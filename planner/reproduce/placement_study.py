@@ -1,4 +1,4 @@
-"""Every published figure of the placement study beside ours (design section 8).
+"""Every published figure of the placement study beside ours.
 
 Published traces are not public, so ours are generated to their marginals at several seeds; a
 figure of ours is the mean over seeds with its 95 % interval, by both duration conventions. No
@@ -10,7 +10,8 @@ parameter is chosen to hit a number. Verdicts:
   interval of confidence: theirs is the least and the largest over inputs that are not published,
   so to agree says only that some of these give the published value;
 * *differs for a stated reason*: it does not, and the row says what may explain it;
-* *cannot be compared*: an input of the figure is unknown, or it needs a method not built yet.
+* *cannot be compared*: an input of the figure is unknown, or it takes a command of
+  its own.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ _PRODUCTION: Final = (
 )  # fmt: skip
 
 _NEEDS_OPTIMUM: Final = (
-    "needs the optimum of every moment of a replay, not built yet; planner snapshot has that of one"
+    "needs the optimum of every moment of a replay: planner gap proves it, for one trace at a time"
 )
 _RATIO_WHY: Final = (
     "published only against the optimum (this range divides those by weave's own 1.01-1.12), and "

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from instances.errors import InputError, did_you_mean
 from instances.generate import production
 from instances.hardware import Cluster
+from planner.output.report_parts import parts_in_order
 from planner.replay.published import NOT_COMPARED, Row
 from planner.reproduce.micro_benchmarks import micro_benchmark_rows
 from planner.simulate.drift import DriftParams, DriftStudy, drift_rows, drift_study
-from planner.simulate.migration_study import migration_rows
+from planner.simulate.migration_study import each_migration_row
 
 __all__ = ["STUDIES", "require_studies", "runtime_rows"]
 
@@ -37,13 +37,7 @@ def require_studies(names: Sequence[str]) -> tuple[str, ...]:
     InputError
         For an unknown name, with the nearest known one.
     """
-    for name in names:
-        if name not in STUDIES:
-            raise InputError(
-                f"Unknown study '{name}'.{did_you_mean(name, STUDIES)} Known studies: "
-                f"{', '.join(STUDIES)}."
-            )
-    return tuple(name for name in STUDIES if name in names)
+    return parts_in_order(names, STUDIES, ("study", "studies"))
 
 
 def runtime_rows(
@@ -65,7 +59,7 @@ def runtime_rows(
     if "micro" in studies:
         rows += micro_benchmark_rows(cluster=cluster, progress=progress)
     if "migration" in studies:
-        rows += migration_rows(seeds=few, cluster=cluster, progress=_told(progress, _MIGRATION))
+        rows += each_migration_row(seeds=few, cluster=cluster, progress=_told(progress, _MIGRATION))
     else:
         rows.append(
             _not_run(_MIGRATION, "long-tail migration, throughput", "1.06-1.28", "x", "migration")

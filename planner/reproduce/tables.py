@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from planner.output.fitting_tables import bare_table
 from planner.policies.replay_result import Convention
 from planner.replay.published import Row
 
@@ -30,19 +31,11 @@ def _ours(row: Row, convention: Convention) -> str:
 
 def print_reproduce(rows: Sequence[Row], seeds: int, console: Console) -> None:
     """Print the table of ``planner reproduce`` and, numbered, why rows differ."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from planner.replay.published import AGREES, DIFFERS, NOT_COMPARED
 
     short = {AGREES: "agrees", DIFFERS: "differs", NOT_COMPARED: "-"}
-    table = Table(
-        title=f"Published figures beside ours: mean of {seeds} seeds ± half of the 95 % interval",
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
+    table = bare_table(
+        f"Published figures beside ours: mean of {seeds} seeds ± half of the 95 % interval"
     )
     table.add_column("figure")
     table.add_column("published", justify="right")

@@ -20,7 +20,7 @@ exceeds unless ``beyond_limit``.
 
 *What happens* is measured by :mod:`planner.simulate.drift_measure`.
 
-Convention ``wallclock`` (design section 10): stays are fixed but for restarts, so a job's share of
+Convention ``wallclock``: stays are fixed but for restarts, so a job's share of
 life does not depend on the policy, and costs compare the nodes held. Under ``work`` a drifting job
 would have another number of iterations to do for every template: refused.
 

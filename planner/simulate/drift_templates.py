@@ -34,7 +34,7 @@ from itertools import pairwise
 from math import exp, isfinite, log
 from pathlib import Path
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -52,13 +52,11 @@ __all__ = [
     "GrowthShape",
     "LawFactors",
     "Lengths",
-    "Setting",
     "drawn_templates",
     "require_setting",
 ]
 
 FloatArray = npt.NDArray[np.float64]
-Setting = Literal["none", "increasing", "decreasing", "mixed"]
 
 #: Multiples of the shape's deviation from 1 (published).
 TEMPLATES: Final = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)

@@ -26,7 +26,6 @@ from planner.replay.replaying import replay
 __all__ = [
     "CheckpointRow",
     "FailureReport",
-    "checkpoint_study",
     "each_checkpoint",
     "failure_report",
 ]
@@ -277,7 +276,18 @@ def each_checkpoint(
     convention: Convention = "work",
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[CheckpointRow]:
-    """Yield the rows of :func:`checkpoint_study`, each when it is made."""
+    """Yield one row per checkpoint interval, each when it is made; failures are those of the seeds.
+
+    Parameters
+    ----------
+    params : FailureParams
+        Its ``checkpoint_iterations`` and ``seed`` are replaced.
+    checkpoints : sequence of int
+        Iterations between checkpoints, one row each.
+    seeds : sequence of int
+    progress : callable, optional
+        Called with (replays done, replays) after each.
+    """
     if not checkpoints or not seeds:
         raise InputError("Expected at least one checkpoint interval and one seed, got none.")
     without = replay(jobs, policy, options, convention=convention)
@@ -292,40 +302,3 @@ def each_checkpoint(
             if progress is not None:
                 progress(done, len(checkpoints) * len(seeds))
         yield CheckpointRow(checkpoint_iterations=every, reports=tuple(reports))
-
-
-def checkpoint_study(
-    jobs: JobTable,
-    policy: str,
-    options: PolicyOptions,
-    params: FailureParams,
-    *,
-    checkpoints: Sequence[int],
-    seeds: Sequence[int],
-    convention: Convention = "work",
-    progress: Callable[[int, int], None] | None = None,
-) -> tuple[CheckpointRow, ...]:
-    """Replay a trace at several checkpoint intervals, with the same failures at each seed.
-
-    Parameters
-    ----------
-    params : FailureParams
-        Its ``checkpoint_iterations`` and ``seed`` are replaced.
-    checkpoints : sequence of int
-        Iterations between checkpoints, one row each.
-    seeds : sequence of int
-    progress : callable, optional
-        Called with (replays done, replays) after each.
-    """
-    return tuple(
-        each_checkpoint(
-            jobs,
-            policy,
-            options,
-            params,
-            checkpoints=checkpoints,
-            seeds=seeds,
-            convention=convention,
-            progress=progress,
-        )
-    )

@@ -57,12 +57,10 @@ from planner.size.sampled_runtimes import (
 
 __all__ = [
     "SLOTS_PER_GPU",
-    "FinishProfile",
     "LengthLaw",
     "PhaseSampler",
     "PhaseSource",
     "WorstCase",
-    "sample_lengths",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -239,12 +237,6 @@ def _histogram(path: Path) -> tuple[FloatArray, FloatArray]:
     return low, share
 
 
-def sample_lengths(law: LengthLaw, n: int, rng: np.random.Generator) -> FloatArray:
-    """Return the tokens of ``n`` responses, not rounded."""
-    lengths: FloatArray = law.draw(rng, (n,)) * law.limit_tokens
-    return lengths
-
-
 # --- one batch on its slots -----------------------------------------------------------------------
 
 
@@ -260,31 +252,6 @@ def _finish(lengths: FloatArray, slots: int) -> FloatArray:
             heapreplace(free, end)
             ends[b, i] = end
     return ends
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FinishProfile:
-    """When the responses of one rollout end.
-
-    Attributes
-    ----------
-    finish_s : ndarray, (n_responses,)
-        Ascending, from the rollout's start (switch apart).
-    """
-
-    finish_s: FloatArray
-
-    @property
-    def rollout_s(self) -> float:
-        """When the last response ends."""
-        return float(self.finish_s[-1])
-
-    def seconds_at(self, share: float) -> float:
-        """Return when this share of the responses, in (0, 1], has ended."""
-        if not 0 < share <= 1:
-            raise InputError(f"Expected a share in (0, 1], got {share!r}.")
-        n = len(self.finish_s)
-        return float(self.finish_s[max(int(np.ceil(share * n - 1e-9)), 1) - 1])
 
 
 # --- phases of jobs -------------------------------------------------------------------------------
@@ -425,10 +392,6 @@ class PhaseSampler:
         if not rollout_s:
             return np.empty(0), np.empty(0)
         return np.concatenate(rollout_s), np.concatenate(train_s)
-
-    def finish_profile(self, job: int, iteration: int) -> FinishProfile:
-        """Return when the responses of one rollout end."""
-        return FinishProfile(finish_s=self.finish_s(job, iteration, 1)[0])
 
     def finish_s(self, job: int, iteration_from: int, count: int) -> FloatArray:
         """Return when responses end, ascending, ``(count, n_responses)`` seconds."""

@@ -40,7 +40,7 @@ lowest number, as few as possible. ``granularity``:
   whole. A gang on one node then never moves.
 
 Both jobs' weights are on the node at once, on different GPUs; host memory holds both anyway. Two
-rollouts at once on a node is no plan of design section 3: this is what happens at run time to a
+rollouts at once on a node is no valid plan: this is what happens at run time to a
 plan that is valid as it stands. Planned orders stay (``round-robin``), seconds are drawn. No
 migration: the same starts as :func:`planner.simulate.runtime.simulate_group`.
 

@@ -65,7 +65,6 @@ __all__ = [
     "Pairing",
     "cell_of",
     "each_migration_row",
-    "migration_rows",
     "pairings",
     "search",
     "variants",
@@ -520,36 +519,6 @@ _BINDS: Final = {
 }
 
 
-def migration_rows(
-    *,
-    seeds: Sequence[int] = range(5),
-    periods: int = 40,
-    laws: Mapping[str, LengthLaw] = LENGTHS,
-    cluster: Cluster = DEFAULT_CLUSTER,
-    deadline: Deadline | None = None,
-    progress: Progress | None = None,
-) -> list[Row]:
-    """Return two rows a pairing: at default guesses over seeds, and the range over the family.
-
-    Parameters
-    ----------
-    deadline : Deadline, optional
-        When it has passed, pairings not done are left out.
-    progress : callable, optional
-        Called with (cells done, cells).
-    """
-    return list(
-        each_migration_row(
-            seeds=seeds,
-            periods=periods,
-            laws=laws,
-            cluster=cluster,
-            deadline=deadline,
-            progress=progress,
-        )
-    )
-
-
 def each_migration_row(
     *,
     seeds: Sequence[int] = range(5),
@@ -559,7 +528,17 @@ def each_migration_row(
     deadline: Deadline | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of :func:`migration_rows`, each pairing's when it is done."""
+    """Yield two rows a pairing, when it is done: at default guesses over seeds, and the range.
+
+    The range is over the family of inputs that are not published.
+
+    Parameters
+    ----------
+    deadline : Deadline, optional
+        When it has passed, pairings not done are left out.
+    progress : callable, optional
+        Called with (cells done, cells).
+    """
     _require(seeds, periods)
     groups = pairings(cluster)
     family = list(product(laws, variants()))

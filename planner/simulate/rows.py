@@ -10,7 +10,7 @@ from planner.replay.interval import Interval
 if TYPE_CHECKING:
     from planner.simulate.simulating import SimulationReport
 
-__all__ = ["TABLES", "Row"]
+__all__ = ["TABLES", "Row", "migration_rows"]
 
 Row = dict[str, Any]
 

@@ -13,7 +13,7 @@ disciplines:
 
 *Seconds* come from a :class:`planner.simulate.lengths.PhaseSource` by job and number of its
 iteration, so the same iteration takes the same seconds under any plan and discipline. A phase on a
-shared node pays its switch each time (design section 2): warm, cold or none (:class:`Switches`).
+shared node pays its switch each time: warm, cold or none (:class:`Switches`).
 *Interference* ``f`` lengthens the run of phases on shared nodes by the factor ``1 + f``.
 
 *A plan*. Versions last as planned. A job enters a version at its planned start, with its next
@@ -49,8 +49,6 @@ from planner.simulate.runtime_run import (
     SLO_EPS_S,
     Event,
     GroupRun,
-    JobRun,
-    check_events,
     group_run,
 )
 from planner.simulate.runtime_setup import (
@@ -69,10 +67,8 @@ __all__ = [
     "Discipline",
     "Event",
     "GroupRun",
-    "JobRun",
     "RuntimeReport",
     "Switches",
-    "check_events",
     "simulate_group",
     "simulate_plan",
 ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from instances.errors import InputError
+from planner.output.charts import shortened
 from planner.output.pictures import COLOURS, drawing, require_format, save_picture
 from planner.simulate.runtime_run import POOLS, Event, GroupRun
 
@@ -30,8 +31,8 @@ _LEAST_WIDTH: Final = 10
 _WIDTH_IN: Final = 7.2
 _ROW_IN: Final = 0.42
 _FONT_PT: Final = 9.0
-#: Jobs named in one line of the legend.
-_NAMES: Final = 4
+#: Jobs named in one line of the legend, and letters of a name; of long names fewer jobs.
+_NAMES: Final = {4: 15, 2: 36}
 #: Share of the time shown that a phase must have to bear its job's letter.
 _LETTER_SHARE: Final = 0.025
 
@@ -178,7 +179,7 @@ def run_figure(run: GroupRun, seconds: float, *, title: bool = True) -> Figure:
 
     end_s = shown_s(run, seconds)
     nodes = _on_nodes(run, end_s)
-    height_in = 1.4 + _ROW_IN * len(nodes) + 0.2 * -(-len(run.version.placements) // _NAMES)
+    height_in = 1.4 + _ROW_IN * len(nodes) + 0.2 * -(-len(run.version.placements) // _columns(run))
     figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
     axes = figure.subplots()
     axes.set_xlim(0.0, end_s)
@@ -221,11 +222,18 @@ def _draw_phase(axes: Axes, run: GroupRun, top: int, event: Event, gid: str, end
         )
 
 
+def _columns(run: GroupRun) -> int:
+    """Return how many jobs are named in one line: as many as their names leave room for."""
+    longest = max(len(placement.job_id) for placement in run.version.placements)
+    return next((columns for columns, most in _NAMES.items() if longest <= most), min(_NAMES))
+
+
 def _name_jobs(axes: Axes, run: GroupRun) -> None:
     """Name the jobs above the axes, each by its letter and its colour."""
     from matplotlib.patches import Patch
 
-    jobs = [placement.job_id for placement in run.version.placements]
+    columns = _columns(run)
+    jobs = [shortened(placement.job_id, _NAMES[columns]) for placement in run.version.placements]
     handles = [
         Patch(facecolor=COLOURS[j % len(COLOURS)], edgecolor="black") for j in range(len(jobs))
     ]
@@ -236,7 +244,7 @@ def _name_jobs(axes: Axes, run: GroupRun) -> None:
         [*names, "switch"],
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
-        ncols=_NAMES,
+        ncols=columns,
         fontsize=_FONT_PT,
         frameon=False,
     )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from instances.errors import CheckError
-from instances.jobs import Job, JobTable
+from instances.jobs import Job
 from instances.plan import GroupVersion
 from planner.simulate.runtime_kernel import BINS_PER_OCTAVE, OCTAVES_BELOW, Found, State, Window
 from planner.simulate.runtime_setup import Discipline, LaidOut
@@ -24,7 +20,6 @@ __all__ = [
     "Event",
     "GroupRun",
     "JobRun",
-    "check_events",
     "group_run",
 ]
 
@@ -211,48 +206,3 @@ def _percentile(bins: IntArray, share: float, solo_s: float, longest_s: float) -
     at = int(np.searchsorted(np.cumsum(bins), share * total * (1 - 1e-12)))
     octaves = (at + 1) / BINS_PER_OCTAVE - OCTAVES_BELOW
     return float(min(solo_s * 2.0**octaves, longest_s))
-
-
-def check_events(run: GroupRun, jobs: JobTable) -> None:
-    """Check the events of a run again, by other means than the loop's own.
-
-    Every phase of a job once and in order, rollout, train, sync, rollout, and no two phases on a
-    node at once.
-
-    Raises
-    ------
-    CheckError
-        Naming the first fault.
-    """
-    index = {job_id: i for i, job_id in enumerate(jobs.job_id)}
-    placements = run.version.placements
-    on_node: dict[tuple[str, int], list[Event]] = defaultdict(list)
-    of_job: dict[tuple[int, str], list[Event]] = defaultdict(list)
-    for event in run.events:
-        of_job[event.job, event.pool].append(event)
-        placement = placements[event.job]
-        for node in placement.rollout_pins if event.pool == POOLS[0] else placement.train_pins:
-            on_node[event.pool, node].append(event)
-    for (pool, node), events in on_node.items():
-        for before, after in pairwise(sorted(events, key=lambda e: (e.start_s, e.end_s))):
-            if after.start_s < before.end_s:
-                raise CheckError(f"Expected one phase at once, got two ({pool} node {node}).")
-    for j, placement in enumerate(placements):
-        job = jobs.job(index[placement.job_id])
-        _check_own_order(job, of_job[j, POOLS[0]], of_job[j, POOLS[1]])
-
-
-def _check_own_order(job: Job, rollouts: Sequence[Event], trains: Sequence[Event]) -> None:
-    """Check that a job's phases come one after the other."""
-    lag = 1 + (job.mode == "one-step")
-    for events in (rollouts, trains):
-        if [event.iteration for event in events] != list(range(len(events))):
-            raise CheckError(f"Expected iterations in order (job '{job.job_id}').")
-        if any(b.start_s < a.end_s for a, b in pairwise(events)):
-            raise CheckError(f"Expected a phase after the one before (job '{job.job_id}').")
-    for rollout, train in zip(rollouts, trains, strict=False):
-        if train.start_s < rollout.end_s:
-            raise CheckError(f"Expected train after its rollout (job '{job.job_id}').")
-    for train, rollout in zip(trains, rollouts[lag:], strict=False):
-        if rollout.start_s < train.end_s + job.sync_s - SLO_EPS_S:
-            raise CheckError(f"Expected rollout after train and sync (job '{job.job_id}').")

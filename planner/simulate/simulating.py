@@ -73,10 +73,15 @@ class SimulationParams:
     checkpoints : tuple of int
         Iterations between checkpoints, one row each.
     drift : DriftParams
-    drift_settings, drift_policies : tuple of str
+        How lengths grow.
+    drift_settings : tuple of str
+        Settings of growth, by name.
+    drift_policies : tuple of str
+        Policies compared under growth.
     seeds : int
         Seeds of failures and of drift, from ``seed`` on.
     seed : int
+        Of every draw.
     """
 
     parts: tuple[str, ...] = ("runtime", "failures", "migration")
@@ -158,9 +163,20 @@ class SimulationReport:
 
     Attributes
     ----------
+    trace : Trace
+        The jobs.
+    options : PolicyOptions
+        Cluster, limits and parameters of the policies.
+    policy : str
+        Whose plan is run.
+    convention : Convention
+        What ends a stay in the plan.
+    params : SimulationParams
+        What was asked.
     runtime : tuple of SloRow
         One a level, the worst case last.
     failures : tuple of CheckpointRow
+        One a checkpoint interval.
     drift : dict of str to DriftStudy
         By setting.
     migration : tuple of Row
@@ -202,12 +218,15 @@ def simulate_trace(
     Parameters
     ----------
     trace : Trace or JobTable
+        The jobs.
     policy : str
         Whose plans are run; drift has its own policies.
     options : PolicyOptions, optional
+        Cluster, limits and parameters of the policies.
     durations : {"work", "wallclock"}
         Convention of the replays; drift is always by ``wallclock``.
     params : SimulationParams
+        Parts and their levels.
     progress : callable, optional
         Called with (part, done, total).
 
@@ -223,8 +242,7 @@ def simulate_trace(
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> trace = read_trace(catalog_path("tiny-open-shop"))
     >>> report = simulate_trace(trace, params=SimulationParams(parts=("runtime",), levels=("max",)))
     >>> len(report.runtime)

@@ -36,7 +36,7 @@ from planner.output.ctrl_c import ctrl_c_held
 from planner.sweep.expand import Inputs, Run
 from planner.sweep.run import Cell, failed, row_of
 
-__all__ = ["MAX_DEATHS", "Done", "dask_cluster", "in_process", "local_processes"]
+__all__ = ["MAX_DEATHS", "Done", "Finished", "dask_cluster", "in_process", "local_processes"]
 
 #: A run that has lost its worker so often is recorded as failed.
 MAX_DEATHS: Final = 3

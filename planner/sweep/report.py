@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from planner.output.fitting_tables import bare_table
 from planner.plan.document import SCHEMA_VERSION
 from planner.sweep.run import Cell, Row
-from planner.sweep.running import SweepOutcome
+from planner.sweep.sweeping import SweepOutcome
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,18 +126,9 @@ def _short(text: str, width: int = _WIDEST) -> str:
 
 
 def _empty(title: str, headers: Sequence[str]) -> Table:
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(
-        title=escape(title),
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = bare_table(escape(title))
     table.add_column(headers[0], no_wrap=True)
     for header in headers[1:]:
         table.add_column(escape(header), justify="right", no_wrap=True)

@@ -28,7 +28,17 @@ from planner.replay.demand import POOLS, Demand, demand_of
 from planner.replay.replaying import replay
 from planner.sweep.expand import Inputs, Run, TraceSource
 
-__all__ = ["COLUMNS", "FIGURES", "Cell", "Column", "Row", "failed", "figures_of", "row_of"]
+__all__ = [
+    "COLUMNS",
+    "FIGURES",
+    "Cell",
+    "Column",
+    "Row",
+    "failed",
+    "figures_of",
+    "row_of",
+    "specification",
+]
 __all__ += ["specification"]
 
 Cell = str | int | float | None

@@ -33,7 +33,6 @@ __all__ = ["SUFFIXES", "Lock", "ResultTable"]
 SUFFIXES: Final = (".csv", ".parquet")
 _NAMES: Final = [column.name for column in COLUMNS]
 _FIGURES: Final = {column.name for column in FIGURES}
-_AT: Final = {name: i for i, name in enumerate(_NAMES)}
 
 
 def _line(cells: Iterable[Any]) -> bytes:

@@ -50,6 +50,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from instances.errors import InputError, did_you_mean
+from instances.file_kinds import refuse_other_kind
 from instances.generate import GENERATORS
 from instances.plan import DURATION_CONVENTIONS
 from instances.schema_faults import MAX_SHOWN, refuse, say, shown
@@ -61,7 +62,16 @@ from planner.policies.registry import POLICIES
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["AXES", "AxesTable", "BootstrapTable", "CaseTable", "StudyFile", "TraceTable"]
+__all__ = [
+    "AXES",
+    "AxesTable",
+    "BootstrapTable",
+    "CaseTable",
+    "StudyFile",
+    "TraceTable",
+    "read_study",
+    "study_from_dict",
+]
 __all__ += ["read_study", "study_from_dict"]
 
 
@@ -345,6 +355,7 @@ def study_from_dict(data: Any, source: str, folder: Path) -> StudyFile:
     try:
         table = _StudyTable.model_validate(data)
     except ValidationError as error:
+        refuse_other_kind(data, "study", source)
         errors = error.errors(include_url=False)
         refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
     given = table.case or [CaseTable(name="study")]

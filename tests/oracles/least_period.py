@@ -1,6 +1,6 @@
 """Least period of one co-execution group, computed independently of the project (test oracle).
 
-Problem (design.md section 3). Job j runs k_j iterations per period C; each is a rollout and then
+Problem (FORMULATION section 2). Job j runs k_j iterations per period C; each is a rollout and then
 a train. A phase lasts d = run seconds, plus its switch if any of the job's nodes in that pool has
 two or more jobs pinned. A gang phase occupies all its nodes at once; on each node the phases are
 disjoint arcs of the circle of length C (an arc of length 0 meets nothing). Rollout and train

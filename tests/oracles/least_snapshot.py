@@ -1,6 +1,6 @@
 """Least-cost plan of a few jobs by enumeration, computed independently of the project (oracle).
 
-Problem (design.md section 3 and the snapshot of section 4). Jobs are split into groups. Each group
+Problem (FORMULATION section 2). Jobs are split into groups. Each group
 has rollout nodes and train nodes of its own, a rate k_j in 1..max_rate for every member, and a
 period C <= k_j D_j of every member, D_j = slo (r_j + t_j + s_j). Member j is pinned to exactly a_j
 distinct nodes of each pool; every node has a job; the states pinned to a node sum to at most its

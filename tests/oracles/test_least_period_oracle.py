@@ -1,5 +1,5 @@
 """The least-period oracle against itself, against a search on an integer grid, and the facts of
-design.md section 3 (periods). Groups are `Data` tuples; random ones come from fixed seeds."""
+FORMULATION sections 3 and 4. Groups are `Data` tuples; random ones come from fixed seeds."""
 
 import math
 import random

@@ -102,7 +102,7 @@ def test_an_open_shop_pair_shares_one_node_of_each() -> None:
 
 
 def test_precedence_costs_a_rollout_node() -> None:
-    """Least period 11.5 on one pair (design section 3); (2, 1) reaches 11."""
+    """Least period 11.5 on one pair (FORMULATION section 4); (2, 1) reaches 11."""
     assert optimum(snapshot_of(PRECEDENCE)) == usd(2, 1)
 
 

@@ -247,7 +247,7 @@ def test_fleet_fronts_are_those_of_all_partitions_of_the_oracles_groups() -> Non
     ids=["no jobs", "precedence", "five", "dram"],
 )
 def test_fleet_fronts_by_hand(jobs: list[Any], front: list[tuple[int, int]]) -> None:
-    """Design section 3; parts of the five jobs are no cheaper. A job too large has no fleet."""
+    """FORMULATION 4; parts of the five jobs are no cheaper. A job too large has no fleet."""
     assert fleet_front(snapshot_of(jobs), OPTIONS) == front
 
 

@@ -75,7 +75,7 @@ FULL = {"rollout_state_gb": (1000.0, 1000.0), "train_state_gb": (700.1, 1299.9)}
 KNOWN = {
     # loads 1.0 and 1.0 of both phases within D = 10; two-machine open shop reaches loads
     "open shop": (Snapshot(table=tiny_open_shop()), (1, 1)),
-    # loads admit (1, 1), no schedule of 11 exists; design section 3
+    # loads admit (1, 1), no schedule of 11 exists; FORMULATION section 4
     "precedence": (Snapshot(table=tiny_sync_gap()), (2, 1)),
     # rollouts pairwise meet on three nodes and take 34 s, the deadline
     "gangs that all meet": (Snapshot(table=tiny_gang()), (3, 1)),

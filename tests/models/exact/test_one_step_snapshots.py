@@ -74,7 +74,7 @@ def test_two_jobs_by_hand(modes: tuple[str, str], slo: float, usd: float) -> Non
 
 
 def test_what_waits_less_needs_less() -> None:
-    """``r = (5, 5, 1), t = (2, 3, 6), s = (2, 3, 0)`` has no schedule of 11 (design section 3).
+    """``r = (5, 5, 1), t = (2, 3, 6), s = (2, 3, 0)`` has no schedule of 11 (FORMULATION 4).
 
     Where the first rollout does not wait for its own train, it has.
     """

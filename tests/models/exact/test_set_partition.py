@@ -251,7 +251,7 @@ def test_many_groups_that_loads_admit_are_refuted() -> None:
 
 def test_the_groups_of_the_design() -> None:
     """By hand, all decided beforehand: the front of five, the 34 s of gangs that all meet, and the
-    5-cycle (design section 3)."""
+    5-cycle (FORMULATION section 4)."""
     five = assert_as_exhaustive(snapshot_of(FIVE_FRONT))
     assert nodes_of(five) == (3, 2)
     for deadline_s, nodes in ((34, (3, 1)), (33, (4, 1))):

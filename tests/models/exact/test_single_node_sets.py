@@ -376,7 +376,7 @@ def precedence_and_one(nodes: tuple[int | None, int | None] = (None, None)) -> S
 
 
 def test_a_refuted_set_and_its_supersets_get_one_node_more() -> None:
-    """The triple has no schedule on (1, 1) (design section 3). With the fourth job loads are 11.5
+    """The triple has no schedule on (1, 1) (FORMULATION 4). With the fourth job loads are 11.5
     on one node of each kind, so that set is on (2, 2) already and stays."""
     pool = precedence_and_one()
     before = rows_of(pool)

@@ -87,14 +87,14 @@ def front(jobs: Sequence[Job], deadline_s: float, most: int = 3) -> list[tuple[i
 
 
 def test_precedence_rejects_what_loads_admit() -> None:
-    """Design section 3: loads and iterations are 11, the least period on one pair is 11.5."""
+    """FORMULATION section 4: loads and iterations are 11, the least period on one pair is 11.5."""
     assert front(PRECEDENCE, 11.0) == [(1, 2), (2, 1)]
     assert front(PRECEDENCE, 11.4999) == [(1, 2), (2, 1)]
     assert front(PRECEDENCE, 11.5) == [(1, 1)]
 
 
 def test_neither_pools_least_number_of_nodes_goes_with_the_others() -> None:
-    """Design section 4: (2, 3) and (3, 2), not (2, 2); loads say 12 / 6 and 12 / 6."""
+    """FORMULATION section 3: (2, 3) and (3, 2), not (2, 2); loads say 12 / 6 and 12 / 6."""
     assert front(FIVE_FRONT, 6.0) == [(2, 3), (3, 2)]
 
 

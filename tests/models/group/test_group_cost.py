@@ -59,7 +59,7 @@ def assert_valid(snapshot: Snapshot, group: PlacedGroup) -> None:
     plan_of(alone, [dataclasses.replace(group, members=everyone(alone))], "test")
 
 
-# --- facts of design section 3, derived beside the oracle's own tests ---------------------------
+# --- facts of FORMULATION section 4, derived beside the oracle's own tests ----------------------
 
 
 def test_loads_admit_the_precedence_group_and_it_costs_one_node_more() -> None:

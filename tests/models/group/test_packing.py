@@ -218,7 +218,7 @@ def test_one_node_first_finds_every_full_node(whole: bool) -> None:
 
 
 def test_one_node_first_knows_the_smallest_group_that_its_loads_admit_wrongly() -> None:
-    """Design section 3: r = (5, 5, 1), t = (2, 3, 6), s = (2, 3, 0): 11 s of load, least 11.5."""
+    """FORMULATION 4: r = (5, 5, 1), t = (2, 3, 6), s = (2, 3, 0): 11 s of load, least 11.5."""
     p, q, s, pins = [5.0, 5.0, 1.0], [2.0, 3.0, 6.0], [2.0, 3.0, 0.0], [(0,)] * 3
     assert laid_out(11.0, p, q, s, pins) is None
     assert laid_out(11.5, p, q, s, pins) is not None

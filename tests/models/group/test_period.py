@@ -1,4 +1,4 @@
-"""The period of one group: the facts of design section 3, and our code against the oracle."""
+"""The period of one group: the facts of FORMULATION section 4, and our code against the oracle."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_open_shop_by_hand() -> None:
     TWO.assert_valid(schedule)
 
 
-# --- the examples of design section 3 ------------------------------------------------------
+# --- the examples of FORMULATION section 4 ------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_schedules_of_full_nodes_pass_the_checker(seed: int) -> None:
 
 
 def test_no_schedule_where_none_exists() -> None:
-    """The sync counterexample of the design: loads say 11, least period 11.5."""
+    """The sync counterexample: loads say 11, least period 11.5."""
     jobs = jobs_of([5, 5, 1], [2, 3, 6], [2, 3, 0], deadline_s=11)
     pins = [(0,)] * 3
     shape = GroupShape.of(jobs, pins, pins)

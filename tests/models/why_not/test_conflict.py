@@ -187,7 +187,7 @@ def test_slo_of_one_shares_nothing() -> None:
 
 
 def test_precedence_as_a_cap() -> None:
-    """Loads would admit one node of each kind; (1, 2) and (2, 1) are the least (design section 3).
+    """Loads would admit one node of each kind; (1, 2) and (2, 1) are the least (FORMULATION 4).
 
     11.5 s instead of 11 s: every SLO by 1.0455, in hundredths 1.05.
     """
@@ -320,9 +320,9 @@ def test_asking_a_method_tells_the_same(mix: str, monkeypatch: pytest.MonkeyPatc
     compared = 0
     while compared < 4:
         snapshot = random_snapshot(rng, rng.randint(2, 5), MIXES[mix], capped=True)
-        monkeypatch.setattr(module, "_MOST_TABLE", 16)
+        monkeypatch.setattr(module, "MOST_TABLE", 16)
         table = explanation(snapshot)
-        monkeypatch.setattr(module, "_MOST_TABLE", 0)
+        monkeypatch.setattr(module, "MOST_TABLE", 0)
         solved = explanation(snapshot)
         assert (table is None) == (solved is None)
         if table is None or solved is None:
@@ -347,7 +347,7 @@ def test_the_table_is_used_within_the_jobs_that_ask_most(monkeypatch: pytest.Mon
     jobs = jobs_of(*phases, slo=(60, 60, 60, 1, 1, 60, 60, 60))
     snapshot = snapshot_of(jobs, caps=(1, None), size=4)
     calls = use_method(monkeypatch, "set-partition", by_exhaustion)
-    monkeypatch.setattr(module, "_MOST_TABLE", 7)
+    monkeypatch.setattr(module, "MOST_TABLE", 7)
     monkeypatch.setattr(module, "_MOST_LOOSER", 0)
     found = explanation(snapshot, proved=True)
     assert found is not None
@@ -371,7 +371,7 @@ def test_more_jobs_than_the_table_holds() -> None:
 def test_no_time_for_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that proves nothing leaves the volume bound, or nothing to say."""
     use_method(monkeypatch, "set-partition", in_vain)
-    monkeypatch.setattr(module, "_MOST_TABLE", 0)
+    monkeypatch.setattr(module, "MOST_TABLE", 0)
     monkeypatch.setattr(module, "_MOST_LOOSER", 0)
     with pytest.raises(OutOfTimeError):
         explain(snapshot_of(PRECEDENCE, caps=(1, 1)))

@@ -2,7 +2,7 @@
 
 A pair is two snapshots that differ in one thing. In the first a rule costs nothing, in the
 second it costs nodes. The MILP also leaves the rule out of the second, which gives the first
-cost again. Below, by every method, the facts of design section 3 on precedence and pins.
+cost again. Below, by every method, the facts of FORMULATION section 4 on precedence and pins.
 """
 
 from __future__ import annotations

@@ -384,7 +384,7 @@ def test_gangs_around_a_cycle() -> None:
 
 
 def test_precedence_tells_the_cycle() -> None:
-    """Loads and chains are 11 s; no schedule below 11.5 s = 23 s in two turns (design section 3).
+    """Loads and chains are 11 s; no schedule below 11.5 s = 23 s in two turns (FORMULATION 4).
 
     slo: 11.5 / 9 = 1.27778, 11.5 / 11 = 1.04545 and 11.5 / 7 = 1.64286, each rounded up.
     """

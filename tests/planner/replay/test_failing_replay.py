@@ -17,7 +17,7 @@ from planner.policies.registry import POLICIES
 from planner.replay.failing_replay import FAILING_POLICIES, FailureRun, replay_with_failures
 from planner.replay.failures import FailureEvent, FailureParams
 from planner.replay.replaying import Convention, replay
-from planner.simulate.failure_report import checkpoint_study, failure_report
+from planner.simulate.failure_report import each_checkpoint, failure_report
 from replay_cases import CONVENTIONS, jobs_of
 
 HOUR_S = 3600.0
@@ -318,7 +318,7 @@ def test_reports_compare_like_with_like() -> None:
 def test_rarer_checkpoints_lose_more() -> None:
     """Alone on their nodes jobs fail at the same moments of their stays, up to its end."""
     done = []
-    rows = checkpoint_study(
+    study = each_checkpoint(
         jobs_of("production-1"),
         "solo",
         options_of(),
@@ -327,12 +327,15 @@ def test_rarer_checkpoints_lose_more() -> None:
         seeds=(0, 1),
         progress=lambda k, n: done.append((k, n)),
     )
+    rows = list(study)
     lost = [row.row["lost_h"] for row in rows]
     assert lost == sorted(lost)
     assert lost[0] < lost[1] < lost[2]
     assert [row.row["seeds"] for row in rows] == [2, 2, 2]
     assert done == [(k, 6) for k in range(1, 7)]
     with pytest.raises(InputError, match="at least one checkpoint interval"):
-        checkpoint_study(
-            table_of(ONE), "solo", options_of(), FailureParams(), checkpoints=(), seeds=(0,)
+        next(
+            each_checkpoint(
+                table_of(ONE), "solo", options_of(), FailureParams(), checkpoints=(), seeds=(0,)
+            )
         )

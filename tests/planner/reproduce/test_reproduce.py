@@ -54,7 +54,7 @@ def _micro() -> dict[tuple[str, str], tuple[str, tuple[float, float]]]:
     return out
 
 
-#: Design section 8, typed from there: row -> text, and the range that counts as agreement.
+#: The published figures, typed from the paper: row -> text, and the range that counts as agreement.
 #: "~940" and "~710" are rounded to tens. Costs over weave's: over the optimum, divided by
 #: weave's own 1.01 to 1.12: 1.72 / 1.12 = 1.536 and 2.00 / 1.01 = 1.980, and so on.
 PUBLISHED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {

@@ -18,12 +18,10 @@ from instances.jobs import JobTable
 from models.problem.compiled import plain
 from planner.simulate import lengths as module
 from planner.simulate.lengths import (
-    FinishProfile,
     LengthLaw,
     PhaseSampler,
     PhaseSource,
     WorstCase,
-    sample_lengths,
 )
 from planner.size.sampled_runtimes import job_laws
 
@@ -52,7 +50,7 @@ def test_percentiles_are_met_and_the_limit_is_the_end() -> None:
 
 def test_three_percentiles_are_all_met_by_draws() -> None:
     law = LengthLaw.through(1e6, [(0.5, 100.0), (0.95, 400.0), (0.99, 3000.0)])
-    tokens = sample_lengths(law, 200_000, np.random.default_rng(0))
+    tokens = law.draw(np.random.default_rng(0), (200_000,)) * law.limit_tokens
     for share, want in ((0.5, 100), (0.95, 400), (0.99, 3000)):
         # binomial: four deviations of the share found below
         assert abs((tokens <= want).mean() - share) < 4 * (share * (1 - share) / 200_000) ** 0.5
@@ -69,7 +67,7 @@ def test_a_histogram_keeps_its_shape_at_another_limit(tmp_path: Path) -> None:
     assert law.quantile(0.7 + 1e-9) == pytest.approx(4000)
     assert law.quantile(0.95) == 5000
     assert law.scaled(500.0).quantile(0.1) == pytest.approx(50)
-    tokens = sample_lengths(law, 50_000, np.random.default_rng(1))
+    tokens = law.draw(np.random.default_rng(1), (50_000,)) * law.limit_tokens
     assert not ((tokens > 3000.01) & (tokens < 3999.99)).any()
     assert (tokens == 5000).mean() == pytest.approx(0.1, abs=0.006)
     # 0.2 x 50 + 0.1 x 150 + 0.4 x 250 + 0.2 x 450 + 0.1 x 500 = 265, sd about 150
@@ -180,7 +178,7 @@ def test_measured_seconds_go_first() -> None:
     # both at the same quantile: by rising rollouts, trains rise, but where one is cut off
     inner = rollout_s < 99.999
     assert (np.diff(train_s[inner][np.argsort(rollout_s[inner])]) > -1e-6).all()
-    assert sampler.finish_profile(0, 7).rollout_s == pytest.approx(rollout_s[7])
+    assert sampler.finish_s(0, 7, 1)[0, -1] == pytest.approx(rollout_s[7])
 
 
 def test_measured_rollouts_take_train_with_them() -> None:
@@ -237,29 +235,19 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sampler.phases(0, 0, 2000)[0] == first[0]).all()
 
 
-# --- profiles -------------------------------------------------------------------------------------
+# --- finishing times ------------------------------------------------------------------------------
 
 
-def test_when_a_share_of_the_responses_has_ended() -> None:
-    profile = FinishProfile(finish_s=np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
-    assert profile.seconds_at(0.8) == 4
-    assert profile.seconds_at(0.81) == 10
-    assert profile.seconds_at(0.01) == 1
-    assert profile.rollout_s == profile.seconds_at(1.0) == 10
-    with pytest.raises(InputError, match="share in"):
-        profile.seconds_at(0.0)
-
-
-def test_a_profile_belongs_to_its_iteration() -> None:
+def test_finishing_times_belong_to_its_iteration() -> None:
     sampler = PhaseSampler(table_of(job_of("a", 100, 20)), seed=5, slots_per_gpu=16)
     rollout_s, _ = sampler.phases(0, 120, 20)
     many = sampler.finish_s(0, 120, 20)
     assert many.shape == (20, 512)
     assert (np.diff(many, axis=1) >= 0).all()
     for i in range(20):
-        one = sampler.finish_profile(0, 120 + i)
-        assert one.rollout_s == pytest.approx(rollout_s[i])
-        assert (one.finish_s == many[i]).all()
+        (one,) = sampler.finish_s(0, 120 + i, 1)
+        assert one[-1] == pytest.approx(rollout_s[i])
+        assert (one == many[i]).all()
 
 
 def test_the_worst_case_is_a_source_too() -> None:

@@ -393,7 +393,7 @@ def test_own_order_and_the_bounds_of_every_rollout() -> None:
                 if (j, 0, i + 1) in of and job.mode == "sync":
                     assert of[j, 0, i + 1].start_s >= p.end_s + job.sync_s - 1e-9
                 continue
-            alone_s = source.finish_profile(index[job.job_id], i).rollout_s
+            alone_s = source.finish_s(index[job.job_id], i, 1)[0, -1]
             assert p.end_s - p.run_s >= alone_s * (1 - 1e-9)
             assert p.moved_s is None or p.run_s < p.moved_s < p.end_s
 

@@ -18,7 +18,7 @@ from planner.simulate.migration_study import (
     Inputs,
     Pairing,
     cell_of,
-    migration_rows,
+    each_migration_row,
     pairings,
     search,
     variants,
@@ -122,8 +122,13 @@ def test_the_best_beats_the_usual_where_a_lower_threshold_pays() -> None:
 def test_rows_cover_every_pairing_and_agree_where_intervals_meet() -> None:
     told: list[tuple[int, int]] = []
     laws = {"medium": LENGTHS["medium"]}
-    rows = migration_rows(
-        seeds=SEEDS, periods=10, laws=laws, progress=lambda done, total: told.append((done, total))
+    rows = list(
+        each_migration_row(
+            seeds=SEEDS,
+            periods=10,
+            laws=laws,
+            progress=lambda done, total: told.append((done, total)),
+        )
     )
     cells = len(pairings()) * len(variants())
     assert len(rows) == 2 * len(pairings())
@@ -142,7 +147,8 @@ def test_same_seeds_same_cell() -> None:
 
 
 def test_a_deadline_leaves_pairings_out() -> None:
-    assert migration_rows(seeds=SEEDS, periods=10, deadline=Deadline(lambda: 0.0, 0.0)) == []
+    late = Deadline(lambda: 0.0, 0.0)
+    assert list(each_migration_row(seeds=SEEDS, periods=10, deadline=late)) == []
 
 
 def test_lengths_are_ordered_by_their_medians() -> None:

@@ -23,9 +23,9 @@ from models.problem.options import Deadline
 from period_cases import Case, cases, random_cases
 from planner.simulate import runtime_kernel
 from planner.simulate.lengths import WorstCase
-from planner.simulate.runtime import DISCIPLINES, GroupRun, Switches, check_events, simulate_group
+from planner.simulate.runtime import DISCIPLINES, GroupRun, Switches, simulate_group
 from planner.simulate.runtime_run import POOLS
-from runtime_cases import Given, fifo_starts, long_and_short, version_of_case
+from runtime_cases import Given, check_events, fifo_starts, long_and_short, version_of_case
 from sampled_cases import simpy_starts
 
 

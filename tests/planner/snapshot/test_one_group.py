@@ -11,10 +11,11 @@ from builders import cluster_of, job_of
 from instances.catalog import catalog_path
 from instances.errors import InfeasibleError, InputError
 from instances.jobs import Job
+from instances.plan import Limits
 from instances.trace import read_trace
 from oracles.least_period import least_period
 from planner.placement.group_rules import slack_words, tightest
-from planner.snapshot.one_group import schedule_group
+from planner.snapshot.one_group import schedule_group, why_no_group
 
 GANG_PINS = [(0, 1, 2), (1, 2), (0, 1, 2), (0, 1), (0, 2)]
 
@@ -29,7 +30,7 @@ def test_open_shop_reaches_its_bound() -> None:
 
 
 def test_sync_makes_the_bound_unreachable() -> None:
-    """Design section 3: LB 11, least 11.5; all three deadlines are 11."""
+    """FORMULATION section 4: LB 11, least 11.5; all three deadlines are 11."""
     found = schedule_group(read_trace(catalog_path("tiny-sync-gap")).jobs)
     assert (found.bound.chain_s, found.bound.node_s) == (11, 11)
     assert found.period_s == pytest.approx(11.5, rel=1e-9)
@@ -153,3 +154,44 @@ def test_state_beyond_the_dram_is_refused() -> None:
 def test_what_is_no_group_is_refused(jobs: list[Job], options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         schedule_group(jobs, **options)
+
+
+# --- why there is no group ----------------------------------------------------------------------
+
+
+def test_why_three_jobs_need_more_than_a_pair() -> None:
+    """Loads are 11 s, as are the deadlines; the least period is 11.5 s (FORMULATION section 4).
+
+    Cures: a node more of either pool, or SLOs of 11.5 s over ``T`` = 9, 11 and 7 s.
+    """
+    jobs = read_trace(catalog_path("tiny-sync-gap")).jobs
+    found = why_no_group(jobs, nodes=(1, 1))
+    assert found is not None
+    assert (found.rule, found.job_ids) == ("precedence", tuple(jobs.job_id))
+    assert "11.5 s, 0.5 s more than the 11 s" in found.message
+    rollout, train, slo = found.relaxations
+    assert (rollout, train) == (
+        "Use 2 rollout nodes instead of 1.",
+        "Use 2 train nodes instead of 1.",
+    )
+    assert [f"{11.5 / solo_s:.4f}" in slo for solo_s in (9, 11, 7)] == [True] * 3
+    assert why_no_group(jobs, nodes=(2, 1)) is None
+    assert why_no_group(tuple(jobs)) is None
+
+
+def test_what_is_told_obeys_limits_and_host_dram() -> None:
+    pair = [job_of(name, 10, 10, 4, rollout_state_gb=600, train_state_gb=10) for name in "ab"]
+    assert why_no_group(pair, nodes=(1, 1)) is None
+    small = why_no_group(pair, nodes=(1, 1), cluster=cluster_of(host_dram_gb=1000))
+    assert small is not None
+    assert small.rule == "residency"
+    alone = why_no_group(pair, limits=Limits(max_group_size=1))
+    assert alone is not None
+    assert alone.rule == "max_group_size"
+
+
+def test_no_group_is_asked_about_of_nobody_and_of_async_jobs() -> None:
+    with pytest.raises(InputError, match="at least one job"):
+        why_no_group([])
+    with pytest.raises(InputError, match="got async"):
+        why_no_group([job_of("a", 1, 1, mode="async")])

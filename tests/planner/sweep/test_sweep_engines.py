@@ -25,7 +25,7 @@ from planner.sweep import engines as sweep_engines
 from planner.sweep.engines import Done, dask_cluster, in_process, local_processes
 from planner.sweep.expand import Run, Study, read_runs
 from planner.sweep.run import row_of
-from planner.sweep.running import sweep, timings_path
+from planner.sweep.sweeping import sweep, timings_path
 from sweep_cases import LARGE_STATE, SMALL, study_of, with_deadly_trace
 
 #: Of distributed: a socket of a worker that was killed, found open by the garbage collector.
