@@ -35,6 +35,10 @@ _DEMAND: Final = {
     "capex_usd": "What buying the owned nodes takes at once.",
     "recommendation": "The answer: what to own and what to rent.",
     "owned_and_rented": "The answer pool by pool.",
+    "drain": "The time after the last arrival, when jobs only leave; owned_nodes in it is the "
+    "answer without that time. Null where nobody stays on.",
+    "mean_nodes_before": "Nodes needed, mean until the last arrival.",
+    "mean_nodes_after": "Nodes needed, mean after the last arrival.",
     "costs": "What nodes cost, as costs.toml has it.",
     "sources": "Where each number of the costs is from; a guess says so.",
 }

@@ -26,7 +26,7 @@ def change_rows_shown(report: SizeReport) -> tuple[ChangeRow, ...]:
     rows = [
         row
         for row in report.changes or ()
-        if not row.is_base and row.own_rent_change is not None and row.own_rent_change != 0.0
+        if not row.is_base and signed_percent(row.own_rent_change) not in {"-", "0%"}
     ]
     rows.sort(key=lambda row: -abs(row.own_rent_change or 0.0))
     return tuple(rows[:_MOST])

@@ -44,6 +44,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from instances.errors import InputError, did_you_mean
+from instances.file_kinds import refuse_other_kind
 from instances.hardware import Cluster
 from instances.schema_faults import MAX_SHOWN, refuse, say
 from instances.toml_file import read_toml
@@ -190,6 +191,7 @@ def costs_from_dict(data: Any, cluster: Cluster, source: str = "costs") -> CostM
     try:
         tables = CostTables.model_validate(data)
     except ValidationError as error:
+        refuse_other_kind(data, "costs", source)
         errors = error.errors(include_url=False)
         refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
     faults = [f for name in POOLS for f in _unknown_sources(name, getattr(tables, name))]

@@ -52,6 +52,7 @@ def size_document(report: SizeReport, *, timings: bool = False) -> dict[str, Any
             if report.convention == "work" and report.main.checked
             else None,
         },
+        "drain": _drain(report),
         "conventions": _conventions(report),
         "owned_and_rented": {pool: split_row(split.pool(pool)) for pool in POOLS},
         "alternatives": _list(report.alternatives, alternative_rows(report)),
@@ -119,6 +120,19 @@ def _inputs(report: SizeReport) -> dict[str, Any]:
         **params,
     }
     return inputs
+
+
+def _drain(report: SizeReport) -> dict[str, Any] | None:
+    drain = report.drain
+    if drain is None:
+        return None
+    return {
+        "hours": drain.hours,
+        "share": drain.share,
+        "mean_nodes_before": dict(zip(POOLS, drain.mean_before, strict=True)),
+        "mean_nodes_after": dict(zip(POOLS, drain.mean_after, strict=True)),
+        "owned_nodes": None if drain.owned is None else _pools(drain.owned),
+    }
 
 
 def _conventions(report: SizeReport) -> dict[str, Any]:

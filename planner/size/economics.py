@@ -30,10 +30,9 @@ from models.sizing.problem import (
     least_separable,
 )
 from planner.replay.demand import Demand, Pool
-from planner.size.pool_costs import HOURS_PER_YEAR, CostModel, Period, PoolCosts, default_costs
+from planner.size.pool_costs import CostModel, Period, PoolCosts, default_costs
 
 __all__ = [
-    "HOURS_PER_YEAR",
     "CostModel",
     "Newsvendor",
     "OwnRent",
@@ -100,6 +99,7 @@ def newsvendor(
     demand : Demand
         Nodes held over time.
     pool : {"rollout", "train"}
+        Whose nodes.
     own_usd, rent_usd : float
         $/h of a node, owned at all times or rented.
     max_rented_nodes, max_owned_nodes : int, optional
@@ -208,7 +208,11 @@ class OwnRent:
     method : str
         ``newsvendor``, ``bisection`` (leases), ``milp`` (a budget binds) or ``given``.
     horizon_h : float
-    rollout, train : PoolSplit
+        Hours of the demand.
+    rollout : PoolSplit
+        The rollout pool.
+    train : PoolSplit
+        The train pool.
     breaches : tuple of str
         Limits that given counts break, in words; empty for a fleet that can be had.
     """
@@ -398,8 +402,8 @@ def owned_and_rented(
 ) -> OwnRent:
     """Return the least-cost owned counts of both pools for one demand, and what they cost.
 
-    Today's prices and the first period's budget; :func:`planner.size.two_stage.purchase_plan` plans
-    several periods.
+    Today's prices and the first period's budget; with several periods
+    :func:`planner.size.uncertainty_value.staged_purchase` plans them together.
 
     Parameters
     ----------
@@ -417,7 +421,7 @@ def owned_and_rented(
 
     Examples
     --------
-    >>> from instances.hardware import DEFAULT_CLUSTER
+    >>> from planner import DEFAULT_CLUSTER
     >>> demand = Demand(
     ...     name="example",
     ...     hours=np.array([90.0, 10.0]),

@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.output.charts import LOOKS, SMALL_PT, as_written, legend_above, panels
+from planner.output.charts import (
+    LOOKS,
+    NAME_LETTERS,
+    SMALL_PT,
+    as_written,
+    legend_above,
+    panels,
+    shortened,
+    whole_numbers,
+)
 from planner.output.duration_curve import draw_duration_curve, label_duration_axes
 from planner.replay.demand import POOLS, Pool
 from planner.size.change_figures import change_figure, token_figure, worth_figure
 from planner.size.economics import split
 from planner.size.price_map import policy_looks, price_map_figure
+from planner.size.words import gpu_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,8 +54,12 @@ _MOST_COUNTS: Final = 150
 
 
 def gpu_name(report: SizeReport, pool: Pool) -> str:
-    """Return the GPU of a pool."""
-    return str(getattr(report.options.cluster, pool).gpu.name)
+    """Return the GPU of a pool, and the pool where both have the same."""
+    return gpu_names(report.options.cluster)[pool]
+
+
+def _label(report: SizeReport, pool: Pool) -> str:
+    return shortened(gpu_name(report, pool), NAME_LETTERS)
 
 
 # --- demand and what to own of it -----------------------------------------------------------------
@@ -78,7 +92,7 @@ def demand_figure(report: SizeReport) -> Figure | None:
         owned = report.split.pool(pool).owned
         axis.axhline(owned, color="black", linewidth=1.0, linestyle=(0, (1, 1)))
         axis.text(99.5, owned, f"own {owned:,}", ha="right", va="bottom", fontsize=SMALL_PT)
-        label_duration_axes(axis, f"{gpu_name(report, pool)} nodes")
+        label_duration_axes(axis, f"{_label(report, pool)} nodes")
     axes[0].set_xlabel("")
     names = [row.name for row in demand_rows_shown(report)]
     legend_above(axes[0], first=names, others=axes[1:])
@@ -109,7 +123,8 @@ def alternatives_figure(report: SizeReport) -> Figure | None:
                 fontweight="bold",
             )
         axis.margins(y=0.12)
-        axis.set_xlabel(f"{gpu_name(report, pool)} nodes owned, the rest rented")
+        whole_numbers(axis.xaxis)
+        axis.set_xlabel(f"{_label(report, pool)} nodes owned, the rest rented")
         axis.set_ylabel("$/h, both pools")
     return as_written(figure)
 
@@ -228,7 +243,7 @@ def price_figure(report: SizeReport) -> Figure | None:
         color="#333333",
         **at_top,
     )
-    rollout, train = gpu_name(report, "rollout"), gpu_name(report, "train")
+    rollout, train = _label(report, "rollout"), _label(report, "train")
     axis.set_xlabel(f"price of an {train} GPU over that of an {rollout} GPU")
     axis.set_ylabel("$/h, every node rented while held")
     legend_above(axis)
@@ -246,7 +261,7 @@ def uncertainty_figure(report: SizeReport) -> Figure | None:
     figure, axes = panels(len(POOLS), 2.9)
     for axis, pool in zip(axes, POOLS, strict=True):
         _spread(axis, found, pool)
-        axis.set_ylabel(f"{gpu_name(report, pool)} nodes")
+        axis.set_ylabel(f"{_label(report, pool)} nodes")
     axes[-1].set_xlabel("arrivals, times those of the trace")
     legend_above(axes[0], columns=2)
     return as_written(figure)

@@ -116,16 +116,22 @@ class FleetAnswer:
 
     Attributes
     ----------
+    first_pairs : tuple of PairOutOfOrder
+        First pairs of fleets, if any, in which more nodes let more jobs wait.
     target : WaitTarget
+        What was asked.
     fleet : Fleet
+        The cheapest that meets it.
     usd_per_hour : float
         Its price.
     figures : FleetFigures
+        Waits, SLOs and cost on that fleet.
     result : ReplayResult
         Its replay, every check passed.
     bound : WaitBound
         What excluded fleets without a replay.
     box : FleetBox
+        Fleets searched.
     pairs_out_of_order : int
         Among the fleets replayed; ``first_pairs`` are up to five of them.
     worth : tuple of NodeWorth

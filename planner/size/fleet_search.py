@@ -265,17 +265,22 @@ def cheapest_fleet(  # noqa: PLR0913 - one argument per question of the command
     Parameters
     ----------
     jobs : JobTable
+        Of the trace.
     policy : str
+        Who places them.
     options : PolicyOptions
         Its ``queue`` decides who starts; its ``fleet`` is of no concern.
     target : WaitTarget
+        Waits that are to be kept.
     convention : {"work", "wallclock"}
+        What ends a stay.
     price : callable, optional
         $/h of a fleet, never falling with more nodes; default: the cluster's prices of all nodes,
         all the time.
     progress : callable, optional
         Called with (cheaper fleets looked at, cheaper fleets).
     box : SearchBox, optional
+        Fleets to search; by default up to what nobody would wait on.
     replays : FleetReplays, optional
         Of the same jobs, policy, options and convention: what it remembers is not replayed again.
     with_worth : bool

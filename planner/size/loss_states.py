@@ -18,6 +18,7 @@ __all__ = [
     "group_of",
     "less",
     "lost_jobs",
+    "nodes_of",
     "only",
     "renamed",
     "shape_key",

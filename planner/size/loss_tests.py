@@ -122,7 +122,7 @@ class LossTester:
         if spare:
             witness = Witness("spare", renamed(state.groups, pool), frozenset())
         else:
-            witness, lost = self._replaced(state, pool, nodes, after)
+            witness, lost = self._replaced(state, nodes, after)
         if witness is None:
             return self._failed(state, pool, after)
         self._require_valid(state, witness.groups, after)
@@ -160,7 +160,7 @@ class LossTester:
         )
 
     def _replaced(
-        self, state: State, pool: Pool, nodes: Sequence[frozenset[str]], after: Room
+        self, state: State, nodes: Sequence[frozenset[str]], after: Room
     ) -> tuple[Witness | None, dict[frozenset[str], frozenset[str]]]:
         """Return a plan on the nodes left, if one is found, and who moves per node lost.
 

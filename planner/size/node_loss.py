@@ -22,8 +22,8 @@ Answers are tried in this order; each is a plan, made and then checked by the in
 
 ``none`` is what is left: *proved* where the volume bound or the search says that no valid plan
 exists, else only not found. What is known of one state serves others: a plan of more jobs is, with
-the others taken out, a plan of fewer (design section 3: infeasibility is hereditary), and where
-fewer jobs have none, more have none.
+the others taken out, a plan of fewer (infeasibility is hereditary: FORMULATION section 3), and
+where fewer jobs have none, more have none.
 
 Two nodes of one group with the same jobs pinned are interchangeable: exchanging their names turns
 the plan into itself, so one of them is tried for both.
@@ -47,11 +47,10 @@ from planner.policies.policy import PolicyOptions
 from planner.policies.replay_result import ReplayResult
 from planner.replay.demand import POOLS, Pool
 from planner.size.loss_states import State, states_of
-from planner.size.loss_tests import HOW, How, LossTester, NodeLoss
+from planner.size.loss_tests import HOW, LossTester, NodeLoss
 
 __all__ = [
     "HOW",
-    "How",
     "NMinus1Fleet",
     "NodeLoss",
     "NodeLossReport",
@@ -61,7 +60,7 @@ __all__ = [
 
 Progress = Callable[[int, int], None]
 
-#: Policies whose plans keep section 3, and whether their jobs share nodes.
+#: Policies whose plans keep every rule, and whether their jobs share nodes.
 _SHARES: Final = {"weave": True, "repack": True, "solo": False}
 _NO_SPARE: Final = Fleet(0, 0)
 

@@ -85,7 +85,16 @@ class SizeParams:
         How far above the least cost alternatives may be, as shares.
     price_ratios : tuple of float
         Price of a train GPU over that of a rollout GPU, increasing.
-    dram_tb, slo_scales, link_gbps, links, group_sizes : tuple of numbers
+    dram_tb : tuple of numbers
+        Levels of host DRAM per node, TB.
+    slo_scales : tuple of numbers
+        Levels of tolerated slack, as multiples of slo - 1.
+    link_gbps : tuple of numbers
+        Levels of one link between the clusters, Gb/s.
+    links : tuple of numbers
+        Levels of the number of such links.
+    group_sizes : tuple of numbers
+        Levels of the most jobs in a group; 0: no limit.
     sync_kinds, switches : tuple of str
         Levels of ``changes``; an empty one is left out.
     plan_at : tuple of str
@@ -101,6 +110,7 @@ class SizeParams:
     growth_years : float or None
         In how many years the last growth is reached.
     replications : int
+        Drawn traces.
     processes : int
         That replay drawn traces; answers do not depend on it.
     block_h : float
@@ -112,6 +122,7 @@ class SizeParams:
     confidence, coverage : float
         Share of the futures in which, and share of the time for which, a fleet has to be enough.
     seed : int
+        Of every draw.
 
     Raises
     ------

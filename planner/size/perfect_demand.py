@@ -119,8 +119,8 @@ def optimum_demand(report: GapReport) -> Demand:
 def work_node_hours(jobs: JobTable) -> dict[Pool, float]:
     """Return the node-hours that the work of a trace keeps busy, whatever shares them.
 
-    ``sum_j iterations_j a_j phase_j`` of jobs that share nodes (design section 4), and the whole
-    stays of async ones: no policy with valid plans holds fewer node-hours of either pool.
+    ``sum_j iterations_j a_j phase_j`` of jobs that share nodes (FORMULATION section 3), and the
+    whole stays of async ones: no policy with valid plans holds fewer node-hours of either pool.
     """
     sharing, apart = jobs.take(jobs.where_sharing()), jobs.take(jobs.where_mode("async"))
     out: dict[Pool, float] = {}

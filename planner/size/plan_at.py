@@ -122,7 +122,7 @@ class PlanAtRow:
     share : float
     of : str
         As in :class:`PlanLevel`.
-    usd_total_change, own_rent_change : float
+    usd_total_change, own_rent_change : float or None
         Share by which ``usd_total``, and ``own_rent_usd_per_hour`` times ``horizon_h``, exceed
         those of the last level, the worst case by default: totals, as horizons differ.
     sync_jobs : int
@@ -147,7 +147,7 @@ class PlanAtRow:
     of: str
     usd_per_hour_mean: float
     usd_total: float
-    usd_total_change: float
+    usd_total_change: float | None
     horizon_h: float
     peak_rollout_nodes: int
     peak_train_nodes: int
@@ -241,7 +241,7 @@ def each_level(
         base = row if base is None else base
         yield replace(
             row,
-            usd_total_change=row.usd_total / base.usd_total - 1,
+            usd_total_change=row.usd_total / base.usd_total - 1 if base.usd_total else None,
             own_rent_change=_own_rent_change(row, base),
         )
 

@@ -29,7 +29,7 @@ from instances.errors import InputError
 from instances.hardware import Cluster, NodeType
 from planner.replay.demand import POOLS, Pool
 
-__all__ = ["HOURS_PER_YEAR", "CostModel", "Period", "PoolCosts", "default_costs"]
+__all__ = ["HOURS_PER_YEAR", "CostModel", "Period", "PoolCosts", "at_rent", "default_costs"]
 
 #: Interest a year below which there is none: round-off would be larger than its effect.
 _NO_INTEREST: Final = 1e-12
@@ -79,8 +79,11 @@ class PoolCosts:
     Attributes
     ----------
     gpu : str
+        Name of its GPUs.
     gpus_per_node : int
+        GPUs of a node.
     rent_usd_per_gpu_hour : float
+        Rent of a GPU, $/h.
     usd_per_node : float or None
         Purchase price, $; ``None``: unknown.
     watts_per_gpu : float or None
@@ -91,7 +94,10 @@ class PoolCosts:
         All but the GPUs, W.
     pue, usd_per_kwh : float
         Power of the site over that of its nodes, and price of power.
-    hosting_usd_per_node_month, staff_usd_per_node_year : float
+    hosting_usd_per_node_month : float
+        Hosting of an owned node, power apart, $ a month.
+    staff_usd_per_node_year : float
+        People for an owned node, $ a year.
     own_usd_per_gpu_hour : float or None
         What owning costs in all, instead of the sum of the keys above.
     max_rented_nodes, max_owned_nodes : int or None
@@ -291,7 +297,10 @@ class CostModel:
 
     Attributes
     ----------
-    rollout, train : PoolCosts
+    rollout : PoolCosts
+        Costs of the rollout pool.
+    train : PoolCosts
+        Costs of the train pool.
     periods : tuple of Period
         When nodes can be bought: now, and for the whole of the horizon, by default.
     """

@@ -125,7 +125,14 @@ class PriceCrossover:
 
     Attributes
     ----------
+    convention : Convention
+        What ends a stay.
+    colocated_factor : float
+        Iteration time of a co-located job over its solo time.
+    tolerance : float
+        Relative width to which a price ratio is found.
     policies : tuple of str
+        Compared, by name.
     base_ratio : float
         The cluster's own.
     points : tuple of PricePoint
@@ -320,9 +327,11 @@ def price_crossover(
     Parameters
     ----------
     jobs : JobTable
+        Of the trace.
     options : PolicyOptions
         ``colocated_factor`` is the iteration time of a co-located job over its solo time.
     convention : {"work", "wallclock"}
+        What ends a stay.
     policies : sequence of str
         Who competes; ties go to the earlier.
     ratios : sequence of float
@@ -341,8 +350,7 @@ def price_crossover(
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> jobs = read_trace(catalog_path("tiny-open-shop")).jobs
     >>> found = price_crossover(jobs, policies=("weave", "solo"), ratios=(1.0, 8.0))
     >>> found.spans, found.replays  # solo holds the same nodes whatever they cost

@@ -14,8 +14,18 @@ from dataclasses import dataclass
 from math import atan2, pi, tan
 from typing import TYPE_CHECKING, Final
 
-from planner.output.charts import LOOKS, SMALL_PT, Look, as_written, pale, panels
+from planner.output.charts import (
+    LOOKS,
+    NAME_LETTERS,
+    SMALL_PT,
+    Look,
+    as_written,
+    pale,
+    panels,
+    shortened,
+)
 from planner.replay.demand import POOLS
+from planner.size.words import gpu_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,9 +193,12 @@ def price_map_figure(report: SizeReport) -> Figure | None:
             dot.set_gid(f"price-{name.partition(',')[0]}")
     axis.set_xlim(0, found.most[0])
     axis.set_ylim(0, found.most[1])
-    cluster = report.options.cluster
-    axis.set_xlabel(f"price of an {cluster.rollout.gpu.name} GPU, $/GPU-h")
-    axis.set_ylabel(f"price of an {cluster.train.gpu.name} GPU, $/GPU-h")
+    names = {
+        pool: shortened(name, NAME_LETTERS)
+        for pool, name in gpu_names(report.options.cluster).items()
+    }
+    axis.set_xlabel(f"price of an {names['rollout']} GPU, $/GPU-h")
+    axis.set_ylabel(f"price of an {names['train']} GPU, $/GPU-h")
     axis.legend(
         loc="lower left",
         bbox_to_anchor=(0.0, 1.04),

@@ -10,6 +10,7 @@ from planner.policies.policy import PolicyOptions
 from planner.replay.demand import Demand
 from planner.replay.replaying import Convention
 from planner.size.alternatives import Alternative
+from planner.size.drain import Drain
 from planner.size.economics import OwnRent
 from planner.size.fleet_search import FleetAnswer, FrontierPoint
 from planner.size.node_loss import NMinus1Fleet
@@ -85,6 +86,32 @@ class SizeReport:
 
     Attributes
     ----------
+    trace : Trace
+        The jobs.
+    options : PolicyOptions
+        Cluster, limits and parameters of the policies.
+    costs : CostModel
+        What nodes cost, owned and rented.
+    params : SizeParams
+        What was asked.
+    alternatives : tuple of Alternative or None
+        Fleets to own of nearly the least cost.
+    fleet : FixedFleet or None
+        The cheapest fleet with nothing to rent.
+    loss : NMinus1Fleet or None
+        What spare nodes a lost node takes.
+    prices : PriceCrossover or None
+        Where the cheaper of two policies changes with the price of a GPU.
+    changes : tuple of ChangeRow or None
+        The answer with one input changed at a time.
+    tokens : tuple of PlanAtRow or None
+        Planning for fewer tokens than the limit.
+    worth : ShadowPrices or None
+        What one more node, GB or looser SLO would save.
+    uncertainty : UncertaintyReport or None
+        The answer over drawn traces.
+    seconds : dict of str to float
+        Seconds by part, when a clock was given.
     policy : str
         Whose fleet is sized.
     convention : {"work", "wallclock"}
@@ -94,6 +121,8 @@ class SizeReport:
     waits : tuple of FleetConfidence
         With ``uncertainty`` and ``fleet``: how often that fleet, and the one that is sure to be
         enough, keep the waiting target on drawn traces.
+    drain : Drain or None
+        The time after the last arrival, when jobs only leave, and the answer without it.
     failed : dict of str to str
         Parts that have no answer: their limits admit none, in words.
     left_out : dict of str to str
@@ -118,6 +147,7 @@ class SizeReport:
     worth: ShadowPrices | None = None
     uncertainty: UncertaintyReport | None = None
     waits: tuple[FleetConfidence, ...] = ()
+    drain: Drain | None = None
     failed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     interrupted: str | None = None

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from planner.size.report import DemandRow, SizeReport
     from planner.size.uncertainty import GrowthUncertainty, Spread
 
-__all__ = ["TABLES", "Row", "frontier_row", "growth_row", "split_row"]
+__all__ = [
+    "TABLES",
+    "Row",
+    "alternative_rows",
+    "change_rows",
+    "demand_row",
+    "frontier_row",
+    "growth_row",
+    "price_rows",
+    "split_row",
+    "token_rows",
+]
 
 Row = dict[str, Any]
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -42,6 +42,7 @@ from planner.policies.registry import require_policy
 from planner.replay.demand import POOLS, Demand, demand_of
 from planner.replay.replaying import Convention, ReplayResult, replay, require_convention
 from planner.size.alternatives import Alternative, alternatives
+from planner.size.drain import drain_of
 from planner.size.economics import owned_and_rented
 from planner.size.fleet_replays import FleetReplays
 from planner.size.fleet_search import (
@@ -90,6 +91,7 @@ def size_trace(  # noqa: PLR0913 - one argument per question of the command
     Parameters
     ----------
     trace : Trace or JobTable
+        The jobs.
     policy : str
         Whose fleet is sized; see ``planner.policies.registry.POLICIES``.
     baselines : sequence of str
@@ -125,8 +127,7 @@ def size_trace(  # noqa: PLR0913 - one argument per question of the command
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> trace = read_trace(catalog_path("tiny-open-shop"))
     >>> report = size_trace(trace, baselines=(), params=SizeParams(parts=()))
     >>> report.split.owned  # two jobs that share one node of each kind all the time
@@ -276,6 +277,7 @@ class _Maker:
             costs=self._costs,
             params=self._params,
             demand=tuple(self._rows),
+            drain=None if self._main is None else drain_of(self._main, self._costs),
             failed=self._failed,
             left_out=self._left_out,
             interrupted=self.interrupted,

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from models.problem.options import Deadline
-from models.problem.result import StoppedBy
 from models.sizing.problem import (
     DemandArrays,
     Owned,
@@ -39,14 +38,8 @@ from models.sizing.problem import (
     breaches,
     cost_of,
 )
-from planner.replay.demand import Demand
-from planner.size.economics import sizing_problem
-from planner.size.pool_costs import CostModel
 
-if TYPE_CHECKING:
-    from models.sizing.milp import SizingResult
-
-__all__ = ["StochasticValue", "mean_demand", "purchase_plan", "stochastic_value", "value_of"]
+__all__ = ["StochasticValue", "mean_demand", "value_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -71,10 +64,6 @@ class StochasticValue:
         ``None`` when the plan for the mean demand breaks a limit in some scenario.
     breaches : tuple of str
         These limits, in words.
-    regret : tuple of float
-        $/h that ``owned`` costs above the plan that knows the scenario, one per scenario.
-    mean_regret : tuple of float
-        The same of ``mean_owned``; nodes rented beyond a limit are priced like the others.
     """
 
     owned: Owned
@@ -84,8 +73,6 @@ class StochasticValue:
     ws: float
     eev: float | None
     breaches: tuple[str, ...]
-    regret: tuple[float, ...]
-    mean_regret: tuple[float, ...]
 
     @property
     def vss(self) -> float | None:
@@ -136,55 +123,6 @@ def _curve(demand: DemandArrays, pool: int) -> tuple[FloatArray, IntArray]:
     ends = np.cumsum(hours) / demand.total_h
     ends[-1] = 1.0
     return ends, levels
-
-
-def purchase_plan(
-    scenarios: Sequence[Demand | Sequence[Demand]],
-    costs: CostModel,
-    *,
-    probabilities: Sequence[float] | None = None,
-    deadline: Deadline | None = None,
-) -> SizingResult:
-    """Return what to buy in each purchase period of a cost model, proved unless time ran out.
-
-    Parameters
-    ----------
-    scenarios, probabilities
-        As :func:`planner.size.economics.sizing_problem` takes them.
-
-    Raises
-    ------
-    InfeasibleError
-        When no fleet is within the limits.
-    KeyboardInterrupt
-        When Ctrl-C was pressed.
-    """
-    from models.sizing.milp import solve_sizing
-
-    problem = sizing_problem(scenarios, costs, probabilities=probabilities)
-    result = solve_sizing(problem, deadline=deadline)
-    if result.stopped_by is StoppedBy.INTERRUPT:
-        raise KeyboardInterrupt
-    return result
-
-
-def stochastic_value(
-    scenarios: Sequence[Demand | Sequence[Demand]],
-    costs: CostModel,
-    *,
-    probabilities: Sequence[float] | None = None,
-    deadline: Deadline | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> StochasticValue:
-    """Return the two-stage values of a set of demands; see :func:`value_of`.
-
-    Parameters
-    ----------
-    scenarios, probabilities
-        As :func:`planner.size.economics.sizing_problem` takes them.
-    """
-    problem = sizing_problem(scenarios, costs, probabilities=probabilities)
-    return value_of(problem, deadline=deadline, progress=progress)
 
 
 def value_of(
@@ -242,8 +180,6 @@ def value_of(
         ws=sum(q * usd for q, usd in zip(chances, least, strict=True)),
         eev=eev,
         breaches=broken,
-        regret=_regret(problem, owned, least),
-        mean_regret=_regret(problem, mean_owned, least),
     )
 
 
@@ -254,7 +190,3 @@ def _mean_problem(problem: SizingProblem) -> SizingProblem:
         for k in problem.periods
     )
     return replace(problem, scenarios=(Scenario(probability=1.0, demand=demand),))
-
-
-def _regret(problem: SizingProblem, owned: Owned, least: Sequence[float]) -> tuple[float, ...]:
-    return tuple(cost_of(problem.only(s), owned).usd_per_hour - usd for s, usd in enumerate(least))

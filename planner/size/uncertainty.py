@@ -186,6 +186,26 @@ class UncertaintyReport:
 
     Attributes
     ----------
+    policy : str
+        Whose demand it is.
+    convention : Convention
+        What ends a stay.
+    seed : int
+        Of all drawn traces.
+    block_h : float
+        Blocks of the bootstrap, h.
+    bursts : Bursts
+        Whether growth is more customers, or the same ones sending more at the same moments.
+    warm_up_h : float or None
+        Hours left out while drawn traces fill, and so is their draining; ``None``: nothing is.
+    coverage : float
+        Share of the time for which a fleet has to be enough.
+    confidence : float
+        Share of the futures in which it has to be.
+    interrupted : bool
+        Whether Ctrl-C was pressed.
+    growths : tuple of GrowthUncertainty
+        Answers by growth of the demand.
     replications, replications_asked : int
         Done at every growth, and asked for; fewer when interrupted.
     replications_needed : int or None
@@ -328,7 +348,7 @@ def fleet_uncertainty(  # noqa: PLR0913 - one argument per question of the comma
 
     Examples
     --------
-    >>> from instances.generate import production
+    >>> from planner import production
     >>> found = fleet_uncertainty(production(n_jobs=20), growths=(1.0,), replications=4)
     >>> found.replications, len(found.at(1.0).rollout.peak.values)
     (4, 4)

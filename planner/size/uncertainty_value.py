@@ -100,11 +100,6 @@ class PurchaseValue:
         """What owning the mean number of nodes costs above the best single purchase."""
         return above(self.mean_nodes.usd_per_hour, self.stochastic.rp)
 
-    @property
-    def regret_of_mean_to_foresight(self) -> float | None:
-        """What owning the mean number of nodes costs above knowing the future."""
-        return above(self.mean_nodes.usd_per_hour, self.stochastic.ws)
-
 
 def above(usd: float | None, best_usd: float | None) -> float | None:
     """Return the difference; below 0 it is round-off: nothing is better than the best."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from instances.hardware import Cluster
 from planner.replay.demand import POOLS, Pool
+from planner.size.drain import LONG_DRAIN
 from planner.size.plan_at import PlanAtRow
 from planner.size.what_changes import ChangeRow
 
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 __all__ = [
     "assumption_lines",
     "change_words",
+    "drain_lines",
     "duration",
     "fleet_lines",
     "gpu_names",
     "loss_line",
     "nodes_words",
     "price_lines",
+    "proven_lines",
     "recommendation",
     "signed_percent",
     "usd_per_hour",
@@ -99,9 +102,67 @@ def recommendation(report: SizeReport) -> Iterator[str]:
     """Yield the answer in a few sentences with their numbers."""
     split, cluster = report.split, report.options.cluster
     yield _own_sentence(split, cluster, report.main.demand.horizon_h)
+    yield from drain_lines(report)
+    yield from _cheaper(report)
     yield from _bound_by(report)
     yield from _compared(report)
-    yield from _perfect(report)
+    yield from proven_lines(report)
+
+
+def drain_lines(report: SizeReport) -> Iterator[str]:
+    """Yield a warning where much of the horizon is after the last arrival."""
+    drain = report.drain
+    if drain is None or drain.share <= LONG_DRAIN:
+        return
+    before, after = drain.mean_before, drain.mean_after
+    text = (
+        f"Mind: {drain.hours:,.1f} of the {report.main.demand.horizon_h:,.1f} h "
+        f"({100 * drain.share:.0f}%) are after the last arrival, when jobs only leave: "
+        f"{after[0]:.1f} + {after[1]:.1f} nodes on average, against {before[0]:.1f} + "
+        f"{before[1]:.1f} before."
+    )
+    if drain.owned is not None:
+        text += f" Counted until the last arrival, own {drain.owned[0]} + {drain.owned[1]}."
+    yield f"{text} A load that goes on needs a trace whose arrivals go on."
+
+
+def _others(report: SizeReport, *, cheaper: bool) -> Iterator[DemandRow]:
+    """Yield the other policies, those cheaper in all than the main one or the rest."""
+    for row in report.demand:
+        if row.kind == "policy" and row.convention == report.convention and row is not report.main:
+            less = row.split is not None and row.split.usd_total < report.split.usd_total
+            if less == cheaper:
+                yield row
+
+
+def _cheaper(report: SizeReport) -> Iterator[str]:
+    """Yield who of the other policies would cost less."""
+    for row in _others(report, cheaper=True):
+        assert row.split is not None  # or it would not be cheaper
+        share = 1 - row.split.usd_total / report.split.usd_total
+        yield (
+            f"Cheaper still, by {100 * share:.1f}% in all: policy {row.name}"
+            f"{_outside(report, row)}, {_owned_words(row)}."
+        )
+
+
+def _outside(report: SizeReport, row: DemandRow) -> str:
+    """Return in brackets why a policy's plan is not one that was checked."""
+    if row.checked:
+        return ""
+    if row.name != "colocated":
+        return " (outside the rules of a valid plan)"
+    gpu, factor = report.options.cluster.train.gpu.name, report.options.colocated_factor
+    return f" (both phases on {gpu} nodes, iterations taken as {factor:g} x as long as alone)"
+
+
+def _owned_words(row: DemandRow) -> str:
+    assert row.split is not None
+    own = row.split.owned
+    return (
+        f"{own[0]} + {own[1]} nodes owned, {usd_per_hour(row.split.usd_per_hour)} over "
+        f"{row.demand.horizon_h:,.1f} h"
+    )
 
 
 def _own_sentence(split: OwnRent, cluster: Cluster, horizon_h: float) -> str:
@@ -156,9 +217,8 @@ def _compared(report: SizeReport) -> Iterator[str]:
         others.append(f"{_less(usd, peak)} owning the peak ({usd_per_hour(peak)})")
     if others:
         yield f"That is {', and '.join(others)}."
-    for row in report.demand:
-        if row.kind == "policy" and row.convention == report.convention and row is not main:
-            yield _other(row, report.split.usd_total)
+    for row in _others(report, cheaper=False):
+        yield _other(report, row)
 
 
 def _peak_usd(report: SizeReport, row: DemandRow) -> float | None:
@@ -169,21 +229,18 @@ def _peak_usd(report: SizeReport, row: DemandRow) -> float | None:
     return costs.fleet_usd_per_hour(peak[0], peak[1])
 
 
-def _other(row: DemandRow, usd_total: float) -> str:
+def _other(report: SizeReport, row: DemandRow) -> str:
     """Return the comparison with another policy: in all, since horizons differ."""
     if row.split is None:
         return f"Policy {row.name}: {row.why_not}"
-    own = row.split.owned
-    words = _less(usd_total, row.split.usd_total)
-    breaks = "" if row.checked else " (outside the rules of a valid plan)"
+    words = _less(report.split.usd_total, row.split.usd_total)
     return (
-        f"In all it costs {words} policy {row.name}{breaks} owned and rented the same way: "
-        f"{own[0]} + {own[1]} nodes owned, {usd_per_hour(row.split.usd_per_hour)} over "
-        f"{row.demand.horizon_h:,.1f} h."
+        f"In all it costs {words} policy {row.name}{_outside(report, row)} owned and rented the "
+        f"same way: {_owned_words(row)}."
     )
 
 
-def _perfect(report: SizeReport) -> Iterator[str]:
+def proven_lines(report: SizeReport) -> Iterator[str]:
     """Yield how far a perfect system could go: by moments where stays are given, else by work."""
     if not report.main.checked:
         return

@@ -179,7 +179,7 @@ def test_every_default_number_has_a_source() -> None:
 
 
 def test_default_purchase_prices_are_the_quotes() -> None:
-    """1,200,000 and 2,700,000 CNY at 7.25 CNY/$, design section 7's style of stated facts."""
+    """1,200,000 and 2,700,000 CNY at 7.25 CNY/$, typed in."""
     costs = default_costs(DEFAULT_CLUSTER)
     assert costs.rollout.capex_usd == pytest.approx(165_517.24, abs=0.01)
     assert costs.train.capex_usd == pytest.approx(372_413.79, abs=0.01)

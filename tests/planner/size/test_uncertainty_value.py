@@ -43,7 +43,6 @@ def test_identical_constant_futures_leave_no_regret_at_all():
     value = purchase_value([THREE] * 4, costs_of(1, 4))
     assert value.owned == (3, 0)
     assert value.regret_of_mean == pytest.approx(0, abs=1e-12)
-    assert value.regret_of_mean_to_foresight == pytest.approx(0, abs=1e-12)
 
 
 def test_one_node_or_three_with_dear_rent():
@@ -62,7 +61,6 @@ def test_one_node_or_three_with_dear_rent():
     assert value.stochastic.vss == pytest.approx(1, rel=REL)
     assert value.mean_nodes.usd_per_hour == pytest.approx(4, rel=REL)
     assert value.regret_of_mean == pytest.approx(1, rel=REL)
-    assert value.regret_of_mean_to_foresight == pytest.approx(2, rel=REL)
 
 
 def test_one_node_or_three_with_cheap_rent():
