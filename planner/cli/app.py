@@ -140,8 +140,14 @@ plan_app.command(cls=Command, epilog=_PLAN_EXAMPLE)(plan)
 for _function, (_name, _short, _example) in _COMMANDS.items():
     app.command(_name, cls=Command, short_help=_short, epilog=_example)(_function)
 
-_VERL_EXAMPLE = "planner import verl run-1.jsonl --slo 1.5 --model-b 7 --out trace.csv"
-import_app.command("philly", cls=Command)(import_philly_log)
-import_app.command("generic", cls=Command)(import_generic_log)
-import_app.command("verl", cls=Command, epilog=_VERL_EXAMPLE)(import_verl_logs)
+_FORMATS: dict[Callable[..., None], tuple[str, str]] = {
+    import_philly_log: ("philly", "planner import philly philly.csv --hours 168 --out trace.csv"),
+    import_generic_log: ("generic", "planner import generic arrivals.csv --out trace.csv"),
+    import_verl_logs: (
+        "verl",
+        "planner import verl run-1.jsonl --slo 1.5 --model-b 7 --out trace.csv",
+    ),
+}
+for _function, (_name, _example) in _FORMATS.items():
+    import_app.command(_name, cls=Command, epilog=_example)(_function)
 app.add_typer(import_app, name="import", short_help="Make a trace from a log.")

@@ -15,14 +15,14 @@ __all__ = [
     "SIMULATE_PARTS",
     "STUDIES",
     "catalog_names",
-    "conventions",
     "drift_policies",
     "drift_settings",
+    "explained_kinds",
+    "explained_words",
     "generators",
     "levels",
     "listed",
     "methods",
-    "objectives",
     "oracles",
     "policies",
     "profile_kinds",
@@ -89,20 +89,6 @@ def tie_rules(incomplete: str) -> list[str]:
     from planner.placement.tie_rules import TIE_RULES
 
     return _starting(TIE_RULES, incomplete)
-
-
-def objectives(incomplete: str) -> list[str]:
-    """Return what the placer may minimise."""
-    from planner.placement.placer import OBJECTIVES
-
-    return _starting(OBJECTIVES, incomplete)
-
-
-def conventions(incomplete: str) -> list[str]:
-    """Return the conventions of how long a job stays."""
-    from instances.plan import DURATION_CONVENTIONS
-
-    return _starting(DURATION_CONVENTIONS, incomplete)
 
 
 def size_parts(incomplete: str) -> list[str]:
@@ -182,3 +168,18 @@ def catalog_names(incomplete: str) -> list[str]:
     from instances.catalog import CATALOG
 
     return _starting(CATALOG, incomplete) if incomplete else []
+
+
+def explained_words(incomplete: str) -> list[str]:
+    """Return the words of ``planner explain`` that start so, each once, without blanks."""
+    from planner.first_run.glossary import every_entry
+
+    names = dict.fromkeys(entry.name for entry in every_entry() if " " not in entry.name)
+    return _starting(names, incomplete)
+
+
+def explained_kinds(incomplete: str) -> list[str]:
+    """Return the kinds of words of ``planner explain``."""
+    from planner.first_run.entry import KINDS
+
+    return _starting(KINDS, incomplete)

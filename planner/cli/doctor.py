@@ -9,7 +9,14 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import JsonOption, QuietOption, VerboseOption, print_json, stdout_console
+from planner.cli.options import (
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    print_json,
+    stdout_console,
+    timings_option,
+)
 from planner.output.terminal import EXIT_FAILED, Reporter, guarded
 
 __all__ = ["doctor"]
@@ -18,7 +25,7 @@ __all__ = ["doctor"]
 @guarded
 def doctor(
     as_json: JsonOption = False,
-    timings: Annotated[bool, typer.Option("--timings", help="Add seconds to --json.")] = False,
+    timings: Annotated[bool, timings_option("Add seconds to --json.")] = False,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:

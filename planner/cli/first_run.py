@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import ForceOption, QuietOption
+from planner.cli.options import ForceOption, QuietOption, VerboseOption
 from planner.output.terminal import Reporter, guarded
 
 __all__ = ["init"]
@@ -21,6 +21,7 @@ def init(
     ],
     force: ForceOption = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Write a small trace, a cluster, costs and a study to edit, and say what to run next.
 
@@ -28,10 +29,12 @@ def init(
     """
     from planner.first_run.project import COMMANDS, FILES, write_project
 
-    write_project(directory, force=force)
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
+    with reporter.step(f"write {directory}"):
+        write_project(directory, force=force)
     reporter.note(f"Wrote {', '.join(FILES)} to {directory}.")
     reporter.note("Next:")
-    reporter.note(f"  cd {shlex.quote(str(directory))}")
+    there = f"./{directory}" if str(directory).startswith("-") else str(directory)
+    reporter.note(f"  cd {shlex.quote(there)}")
     for command in COMMANDS:
         reporter.note(f"  {command}")

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from instances.errors import InputError
-from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
+    Durations,
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    Objective,
+    ObjectiveOption,
     PackSaturatedOption,
+    ProcessesOption,
     QuietOption,
     SeedOption,
     StrictOption,
@@ -29,10 +31,17 @@ from planner.cli.options import (
     TrainScalingOption,
     VerboseOption,
     cluster_of,
+    durations_option,
+    limits_of,
+    out_option,
+    per_snapshot_option,
+    placer_of,
+    policy_option,
     print_json,
     read_jobs,
     seconds_of,
     stdout_console,
+    timings_option,
     trace_warnings,
 )
 from planner.cli.repack_options import (
@@ -70,31 +79,17 @@ def gap(
     context: typer.Context,
     trace: TraceOption,
     policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            autocompletion=completion.policies,
-            help="weave, repack or solo: those whose plans are valid.",
-        ),
+        str, policy_option("weave, repack or solo: those whose plans are valid.")
     ] = "weave",
     durations: Annotated[
-        str,
-        typer.Option(
-            "--durations",
-            autocompletion=completion.conventions,
-            help="wallclock: stays are fixed, the ratio holds against every policy; work: sharing "
-            "stretches stays, the ratio is along the policy's own trajectory.",
+        Durations,
+        durations_option(
+            "wallclock: stays are fixed, the ratio holds against every policy; work: sharing "
+            "stretches stays, the ratio is along the policy's own trajectory."
         ),
-    ] = "wallclock",
+    ] = Durations.wallclock,
     cluster: ClusterOption = None,
-    objective: Annotated[
-        str,
-        typer.Option(
-            "--objective",
-            autocompletion=completion.objectives,
-            help="What placing a job minimises: per-hour or per-iteration.",
-        ),
-    ] = "per-hour",
+    objective: ObjectiveOption = Objective.per_hour,
     tie_rule: TieRuleOption = "tightest",
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
@@ -113,23 +108,13 @@ def gap(
     restart_seconds: RestartSecondsOption = None,
     freeze: FreezeOption = None,
     time_limit: Annotated[
-        str,
-        typer.Option(
-            "--time-limit-per-snapshot",
-            metavar="T",
-            help="90, 90s, 5m or 1.5h; then the best plan and bound count.",
-        ),
+        str, per_snapshot_option("90, 90s, 5m or 1.5h; then the best plan and bound count.")
     ] = "10s",
     tolerance: Annotated[
         float,
         typer.Option("--tolerance", help="Good enough above the bound: 0.01 is 1 %."),
     ] = 0.0,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="Processes [one per processor].", show_default=False
-        ),
-    ] = None,
+    processes: ProcessesOption = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -142,26 +127,13 @@ def gap(
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="DIR",
-            help="Write gap.csv, worst_plan.json and report.html there.",
-        ),
+        Path | None, out_option("Write gap.csv, worst_plan.json and report.html there.")
     ] = None,
     figures: FiguresOption = None,
     html: HtmlOption = True,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings",
-            rich_help_panel=OUTPUT_PANEL,
-            help="Add seconds and reuse by step to --json.",
-        ),
-    ] = False,
+    timings: Annotated[bool, timings_option("Add seconds and reuse by step to --json.")] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -174,15 +146,11 @@ def gap(
     Exit code 0: done; 1: a job cannot run, or a check failed; 2: bad input; 130: Ctrl-C, SIGTERM
     or SIGHUP (what is known by then is printed).
     """
-    from instances.plan import Limits
     from planner.gap.files import GAP_FILES, write_gap_files
     from planner.gap.proving import optimality_gap
     from planner.output.folder import require_writable
-    from planner.placement.placer import PlacerParams
-    from planner.replay.replaying import require_convention
 
     reporter = Reporter(quiet=quiet, verbose=verbose)
-    require_convention(durations)
     seconds = seconds_of(time_limit, "--time-limit-per-snapshot")
     if show and as_json:
         raise InputError("Expected one of --show and --json: the table, or the document.")
@@ -199,12 +167,7 @@ def gap(
         freeze=freeze,
     )
     repack = repack_params(moves, (policy,))
-    params = PlacerParams(
-        objective=objective,
-        tie_rule=tie_rule,
-        train_scaling=train_scaling,
-        skip_saturated=not pack_saturated,
-    )
+    params = placer_of(objective, tie_rule, train_scaling, pack_saturated)
     if out is not None:
         require_writable(out, (*GAP_FILES, *html_names(html=html)), force=force)
     refuse_figures(out, figures, html=html, force=force)
@@ -217,15 +180,10 @@ def gap(
             jobs,
             policy=policy,
             cluster=machines,
-            limits=Limits(
-                max_group_size=max_group_size,
-                max_rollout_nodes=max_rollout_nodes,
-                max_train_nodes=max_train_nodes,
-                max_rate=max_rate,
-            ),
+            limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
             placer=params,
             repack=repack,
-            durations="work" if durations == "work" else "wallclock",
+            durations=durations.value,
             time_limit_per_snapshot_s=seconds,
             tolerance=tolerance,
             seed=seed,

@@ -10,13 +10,13 @@ import typer
 from instances.errors import InputError, did_you_mean
 from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     ForceOption,
     QuietOption,
     SeedOption,
     VerboseOption,
     cluster_of,
+    out_file_option,
 )
 from planner.cli.parsing import Group
 from planner.cli.traces import require_new, write_jobs
@@ -29,18 +29,12 @@ _JOB: Final = "Job"
 _TIMINGS: Final = "Timings"
 
 _LogArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Arrival log (CSV).")]
-_OutOption = Annotated[
-    Path,
-    typer.Option(
-        "--out",
-        rich_help_panel=OUTPUT_PANEL,
-        metavar="FILE",
-        help="Trace to write.",
-        show_default=False,
-    ),
-]
+_OutOption = Annotated[Path, out_file_option("Trace to write.")]
 _HoursOption = Annotated[
-    float | None, typer.Option("--hours", help="Length of the window of arrivals, hours.")
+    float | None,
+    typer.Option(
+        "--hours", help="Length of the window of arrivals, hours; several times the longest stay."
+    ),
 ]
 _StartOption = Annotated[
     float, typer.Option("--start-h", help="Start of the window, hours into the log.")
@@ -220,7 +214,9 @@ def import_verl_logs(
     iterations: Annotated[
         float | None,
         typer.Option(
-            "--iterations", help="Iterations of the job [the steps logged].", rich_help_panel=_JOB
+            "--iterations",
+            help="Iterations of the whole run [the steps logged].",
+            rich_help_panel=_JOB,
         ),
     ] = None,
     rollout_nodes: Annotated[
@@ -237,7 +233,8 @@ def import_verl_logs(
         float | None,
         typer.Option(
             "--model-b",
-            help="Parameters, 1e9: estimates state, switches and sync.",
+            help="Parameters, 1e9: estimates state, switches and sync; needed, unless the table "
+            "of jobs has these.",
             rich_help_panel=_JOB,
         ),
     ] = None,
@@ -268,7 +265,7 @@ def import_verl_logs(
         typer.Option(
             "--rollout-keys",
             metavar="A,B",
-            help="Timings of rollout [gen,reward].",
+            help="Timings of rollout, after timing_s/ [gen,reward].",
             rich_help_panel=_TIMINGS,
         ),
     ] = None,
@@ -277,7 +274,8 @@ def import_verl_logs(
         typer.Option(
             "--train-keys",
             metavar="A,B",
-            help="Timings of train [old_log_prob,ref,values,adv,update_critic,update_actor].",
+            help="Timings of train, after timing_s/ "
+            "[old_log_prob,ref,values,adv,update_critic,update_actor].",
             rich_help_panel=_TIMINGS,
         ),
     ] = None,
@@ -286,7 +284,8 @@ def import_verl_logs(
         typer.Option(
             "--sync-keys",
             metavar="A,B",
-            help="Timings of the weight transfer, such as update_weights [none: estimated].",
+            help="Timings of the weight transfer, after timing_s/, such as update_weights [none: "
+            "estimated].",
             rich_help_panel=_TIMINGS,
         ),
     ] = None,
@@ -299,6 +298,8 @@ def import_verl_logs(
 
     A trace's phases are worst cases, every response at the token limit: standard error says
     whether the log got there, which steps and keys were used, and what was left out.
+
+    Keys as verl logs them: timing_s/gen, timing_s/update_actor, response_length/max.
     """
     from instances.verl_import import import_verl
 

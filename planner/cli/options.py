@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,20 +21,28 @@ if TYPE_CHECKING:
     from instances.coefficients import Coefficients
     from instances.hardware import Cluster
     from instances.jobs import JobTable
+    from instances.plan import Limits
     from instances.trace import Trace
+    from planner.placement.placer import PlacerParams
 
 __all__ = [
     "GROUPS_PANEL",
     "OUTPUT_PANEL",
+    "BaselinesOption",
     "ClusterOption",
     "CoefficientsOption",
+    "ColocatedFactorOption",
+    "Durations",
     "ForceOption",
     "JsonOption",
     "MaxGroupSizeOption",
     "MaxRateOption",
     "MaxRolloutNodesOption",
     "MaxTrainNodesOption",
+    "Objective",
+    "ObjectiveOption",
     "PackSaturatedOption",
+    "ProcessesOption",
     "QuietOption",
     "SeedOption",
     "StrictOption",
@@ -46,11 +53,21 @@ __all__ = [
     "VersionOption",
     "cluster_of",
     "coefficients_of",
+    "durations_option",
+    "limits_of",
+    "names_of",
+    "out_file_option",
+    "out_option",
+    "per_snapshot_option",
+    "placer_of",
     "plan_path",
+    "policy_option",
     "print_json",
     "read_jobs",
     "seconds_of",
+    "split_names",
     "stdout_console",
+    "timings_option",
     "trace_path",
     "trace_warnings",
 ]
@@ -58,6 +75,21 @@ __all__ = [
 #: Headings of options in ``--help``.
 GROUPS_PANEL: Final = "Groups"
 OUTPUT_PANEL: Final = "Output"
+
+
+class Durations(StrEnum):
+    """How long a job that shares nodes stays."""
+
+    work = "work"
+    wallclock = "wallclock"
+
+
+class Objective(StrEnum):
+    """What placing a job minimises."""
+
+    per_hour = "per-hour"
+    per_iteration = "per-iteration"
+
 
 TraceOption = Annotated[
     Path,
@@ -72,6 +104,25 @@ TraceOption = Annotated[
 ClusterOption = Annotated[
     Path | None,
     typer.Option("--cluster", metavar="TOML", help="GPUs, prices ($/GPU-h), DRAM (GB), links."),
+]
+BaselinesOption = Annotated[
+    str,
+    typer.Option(
+        "--baselines",
+        autocompletion=completion.listed(completion.policies),
+        metavar="A,B",
+        help="Policies to set beside it.",
+    ),
+]
+ObjectiveOption = Annotated[
+    Objective, typer.Option("--objective", help="What placing a job minimises.")
+]
+ColocatedFactorOption = Annotated[
+    float, typer.Option("--colocated-factor", help="Iteration time of colocated over solo.")
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option("--processes", min=1, help="Processes [one per processor].", show_default=False),
 ]
 MaxGroupSizeOption = Annotated[
     int,
@@ -170,6 +221,38 @@ CoefficientsOption = Annotated[
 ]
 
 
+def policy_option(words: str) -> Any:
+    """Return ``--policy``: which ones a command takes is its own."""
+    return typer.Option("--policy", autocompletion=completion.policies, help=words)
+
+
+def durations_option(words: str) -> Any:
+    """Return ``--durations``: what it decides differs between commands."""
+    return typer.Option("--durations", help=words)
+
+
+def per_snapshot_option(words: str, panel: str | None = None) -> Any:
+    """Return ``--time-limit-per-snapshot``, in a panel of the help where there are many."""
+    return typer.Option("--time-limit-per-snapshot", metavar="T", help=words, rich_help_panel=panel)
+
+
+def out_option(words: str) -> Any:
+    """Return ``--out DIR``: which files it writes is said there."""
+    return typer.Option("--out", metavar="DIR", help=words, rich_help_panel=OUTPUT_PANEL)
+
+
+def out_file_option(words: str) -> Any:
+    """Return ``--out FILE`` of a command that writes one file and nothing else."""
+    return typer.Option(
+        "--out", metavar="FILE", help=words, show_default=False, rich_help_panel=OUTPUT_PANEL
+    )
+
+
+def timings_option(words: str) -> Any:
+    """Return ``--timings``: what is measured differs between commands."""
+    return typer.Option("--timings", help=words, rich_help_panel=OUTPUT_PANEL)
+
+
 def _version(value: bool) -> None:
     if value:
         from importlib.metadata import version
@@ -183,10 +266,10 @@ VersionOption = Annotated[
     typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
 ]
 
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h|)", re.ASCII)
+#: What iterations times seconds, divided by these seconds, may lose.
+_ROUNDING: Final = 1e-9
 #: Files of a folder that an error names.
 _MOST_NAMED: Final = 5
-_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def cluster_of(path: Path | None) -> Cluster:
@@ -198,6 +281,37 @@ def cluster_of(path: Path | None) -> Cluster:
     from instances.cluster_file import read_cluster
 
     return read_cluster(path)
+
+
+def limits_of(
+    max_group_size: int,
+    max_rollout_nodes: int | None,
+    max_train_nodes: int | None,
+    max_rate: int,
+) -> Limits:
+    """Return the limits of a group that the options name."""
+    from instances.plan import Limits
+
+    return Limits(
+        max_group_size=max_group_size,
+        max_rollout_nodes=max_rollout_nodes,
+        max_train_nodes=max_train_nodes,
+        max_rate=max_rate,
+    )
+
+
+def placer_of(
+    objective: Objective, tie_rule: str, train_scaling: bool, pack_saturated: bool
+) -> PlacerParams:
+    """Return how the placer places, as the options say."""
+    from planner.placement.placer import PlacerParams
+
+    return PlacerParams(
+        objective=objective.value,
+        tie_rule=tie_rule,
+        train_scaling=train_scaling,
+        skip_saturated=not pack_saturated,
+    )
 
 
 def coefficients_of(path: Path | None) -> Coefficients:
@@ -299,17 +413,28 @@ def stdout_console() -> Console:
     return Console(highlight=False, soft_wrap=False, width=80 if unset else None)
 
 
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the names of ``a,b``, each once; empty ones are left out."""
+    return tuple(dict.fromkeys(split_names(text)))
+
+
+def split_names(text: str) -> list[str]:
+    """Return the parts of ``a,b`` that are not empty."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def seconds_of(text: str, option: str) -> float:
-    """Return seconds from ``90``, ``90s``, ``5m`` or ``1.5h``.
+    """Return seconds from ``90``, ``90s``, ``5m``, ``1.5h`` or ``2d``.
 
     Raises
     ------
     InputError
         Naming the option, when the text is something else.
     """
-    match = _DURATION.fullmatch(text.strip())
-    seconds = float(match[1]) * _UNIT_S[match[2]] if match else math.inf
-    if not math.isfinite(seconds):
+    from instances.durations import duration_s
+
+    seconds = duration_s(text)
+    if seconds is None:
         raise InputError(f"Expected {option} a time such as 90, 90s, 5m or 1.5h, got '{text}'.")
     return seconds
 
@@ -318,7 +443,7 @@ def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
     """Return what a reader of any answer about these jobs must know about their columns."""
     from instances.trace_rules import KNOWN_COLUMNS
 
-    out = []
+    out = _short_jobs(jobs)
     for column in jobs.extra:
         ours = column.startswith(("philly_", "generic_", "verl_", "profile"))  # of planner import
         guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
@@ -340,3 +465,18 @@ def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
                 f"{points[-1].model_b:g}: state and switches are those of the nearest size."
             )
     return out
+
+
+def _short_jobs(jobs: JobTable) -> list[str]:
+    """Return a warning where jobs end before their first iteration does."""
+    short = (jobs.iterations < 1 - _ROUNDING).nonzero()[0]
+    if not len(short):
+        return []
+    i = int(short[0])
+    given, one = float(jobs.duration_s[i]), float(jobs.solo_s[i])
+    verb = "is" if len(short) == 1 else "are"
+    return [
+        f"{len(short)} of {len(jobs)} jobs {verb} shorter than one iteration ({jobs.job_id[i]}: "
+        f"duration_s {given:.4g}, one iteration {one:.4g} s, {given / one:.2g} iterations): is "
+        "duration_s in seconds?"
+    ]

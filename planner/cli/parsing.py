@@ -17,6 +17,11 @@ __all__ = ["Command", "Group"]
 #: The base of all faults of usage; its home differs between versions of typer.
 _UsageError: Final[Any] = typer.BadParameter.__mro__[1]
 _NOT_ONE_OF: Final = re.compile(r"'(?P<got>.*)' is not one of (?P<known>'.*')\.?$", re.DOTALL)
+_GOT: Final = re.compile(r"'(?P<got>.*)' is not ", re.DOTALL)
+_NOT_NUMBER: Final = re.compile(r"\bvalid (?P<kind>integer|int|number|float)\b")
+_RANGE: Final = re.compile(
+    r"\b(?P<side>greater|less) than (?P<equal>or equal to )?(?P<limit>-?[\d.]+)$"
+)
 #: A type as typer writes it (``<int range>``, ``INTEGER RANGE``), and a shorter word for it.
 _TYPE: Final = re.compile(r"(?<= )<?(int|integer|float|str|text)(?: range)?>?$", re.IGNORECASE)
 _TYPE_WORDS: Final = {"int": "N", "integer": "N", "float": "X", "str": "NAME", "text": "NAME"}
@@ -134,4 +139,29 @@ def _words(error: Any, command: Any, ctx: Any) -> str:
             f"Expected {name} in {', '.join(known)}, got '{choice['got']}'."
             f"{did_you_mean(choice['got'], known)}"
         )
+    number = _number_words(error, name)
+    if number:
+        # The help of an option says what the number is of, before the first semicolon.
+        return f"{number} {str(param.help or more).partition(';')[0].strip().rstrip('.')}."
     return f"{name}: {str(error.message).rstrip('.')}.{more}"
+
+
+def _number_words(error: Any, name: str) -> str:
+    """Return what was expected of a number and what was given, empty for other faults.
+
+    Newer versions of typer have the words of pydantic, without the value; older ones those of
+    click, with it.
+    """
+    text, cause = str(error.message), error.__cause__
+    given = [found["input"] for found in cause.errors()] if hasattr(cause, "errors") else []
+    if got := _GOT.match(text):
+        given = [got["got"]]
+    if not given:
+        return ""
+    if kind := _NOT_NUMBER.search(text):
+        whole = "whole " if kind["kind"].startswith("int") else ""
+        return f"Expected {name} to be a {whole}number, got '{given[0]}'."
+    if limit := _RANGE.search(text):
+        sign = {"greater": ">", "less": "<"}[limit["side"]] + ("=" if limit["equal"] else "")
+        return f"Expected {name} {sign} {limit['limit']}, got '{given[0]}'."
+    return ""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import completion
 from planner.cli.fleet import FleetOption, QueueOption, fleet_of
 from planner.cli.options import (
-    OUTPUT_PANEL,
+    BaselinesOption,
     ClusterOption,
     CoefficientsOption,
+    ColocatedFactorOption,
+    Durations,
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    Objective,
+    ObjectiveOption,
     PackSaturatedOption,
     QuietOption,
     SeedOption,
@@ -31,9 +33,16 @@ from planner.cli.options import (
     VerboseOption,
     VersionOption,
     cluster_of,
+    durations_option,
+    limits_of,
+    names_of,
+    out_option,
+    placer_of,
+    policy_option,
     print_json,
     read_jobs,
     stdout_console,
+    timings_option,
     trace_warnings,
 )
 from planner.cli.repack_options import (
@@ -67,24 +76,6 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-class Durations(StrEnum):
-    """How long a co-executed job stays (design section 10)."""
-
-    work = "work"
-    wallclock = "wallclock"
-
-
-class Objective(StrEnum):
-    """What the placer minimises."""
-
-    per_hour = "per-hour"
-    per_iteration = "per-iteration"
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def _warnings(trace: Trace, report: PlanReport) -> list[str]:
     """Return what a reader of the answer must know."""
     out = trace_warnings(trace.jobs, report.options.cluster)
@@ -107,28 +98,16 @@ def plan(
     trace: TraceOption,
     policy: Annotated[
         str,
-        typer.Option(
-            "--policy",
-            autocompletion=completion.policies,
-            help="weave, repack, regroup, solo, colocated, random, most-idle, gavel or swapping.",
+        policy_option(
+            "weave, repack, regroup, solo, colocated, random, most-idle, gavel or swapping."
         ),
     ] = "weave",
-    baselines: Annotated[
-        str,
-        typer.Option(
-            "--baselines",
-            autocompletion=completion.listed(completion.policies),
-            metavar="A,B",
-            help="Policies to set beside it.",
-        ),
-    ] = "",
+    baselines: BaselinesOption = "",
     cluster: ClusterOption = None,
     durations: Annotated[
-        Durations, typer.Option("--durations", help="Whose plan is written; both are shown.")
+        Durations, durations_option("Whose plan is written; both are shown.")
     ] = Durations.work,
-    objective: Annotated[
-        Objective, typer.Option("--objective", help="What placing a job minimises.")
-    ] = Objective.per_hour,
+    objective: ObjectiveOption = Objective.per_hour,
     tie_rule: TieRuleOption = "tightest",
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
@@ -146,10 +125,7 @@ def plan(
     overlap_seconds: OverlapSecondsOption = None,
     restart_seconds: RestartSecondsOption = None,
     freeze: FreezeOption = None,
-    colocated_factor: Annotated[
-        float,
-        typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
-    ] = 1.0,
+    colocated_factor: ColocatedFactorOption = 1.0,
     fleet: FleetOption = None,
     queue: QueueOption = None,
     seed: SeedOption = 0,
@@ -162,25 +138,14 @@ def plan(
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="DIR",
-            help="Write plan.json, jobs.csv, timeline.csv, report.html.",
-        ),
+        Path | None, out_option("Write plan.json, jobs.csv, timeline.csv, report.html.")
     ] = None,
     figures: FiguresOption = None,
     html: HtmlOption = True,
     force: ForceOption = False,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings",
-            rich_help_panel=OUTPUT_PANEL,
-            help="Add seconds and decision times (ms) to --json.",
-        ),
+        bool, timings_option("Add seconds and decision times (ms) to --json.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Check every plan as it is made.")
@@ -194,15 +159,13 @@ def plan(
     One row a job: job_id, arrival_s, duration_s (or iterations), slo, rollout_s, train_s, and
     model_b or state, switch and sync columns. Costs are $/h of all nodes held, mean over time.
     """
-    from instances.plan import Limits
     from planner.output.folder import require_writable
-    from planner.placement.placer import PlacerParams
     from planner.plan.files import PLAN_FILES, write_plan_files
     from planner.plan.planning import plan_trace
     from planner.policies.registry import require_policy
 
     reporter = Reporter(quiet=quiet, verbose=verbose)
-    names = _names(baselines)
+    names = names_of(baselines)
     for name in (policy, *names):
         require_policy(name)
     moves = MoveOptions(
@@ -219,12 +182,7 @@ def plan(
     )
     repack = repack_params(moves, (policy, *names))
     owned = fleet_of(fleet, queue)
-    params = PlacerParams(
-        objective=objective.value,
-        tie_rule=tie_rule,
-        train_scaling=train_scaling,
-        skip_saturated=not pack_saturated,
-    )
+    params = placer_of(objective, tie_rule, train_scaling, pack_saturated)
     if out is not None:
         require_writable(out, (*PLAN_FILES, *html_names(html=html)), force=force)
     refuse_figures(out, figures, html=html, force=force)
@@ -240,12 +198,7 @@ def plan(
             policy=policy,
             baselines=names,
             cluster=machines,
-            limits=Limits(
-                max_group_size=max_group_size,
-                max_rollout_nodes=max_rollout_nodes,
-                max_train_nodes=max_train_nodes,
-                max_rate=max_rate,
-            ),
+            limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
             placer=params,
             repack=repack,
             colocated_factor=colocated_factor,

@@ -10,16 +10,17 @@ import typer
 
 from instances.errors import CheckError
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ForceOption,
     JsonOption,
     QuietOption,
     SeedOption,
     VerboseOption,
+    out_option,
     plan_path,
     print_json,
     seconds_of,
     stdout_console,
+    timings_option,
 )
 from planner.cli.repack_options import (
     FreezeOption,
@@ -33,16 +34,26 @@ from planner.cli.repack_options import (
     RestartSecondsOption,
     repack_params,
 )
+from planner.cli.report_options import (
+    FiguresOption,
+    HtmlOption,
+    given_command,
+    html_names,
+    page_writers,
+    refuse_figures,
+)
 from planner.output.terminal import EXIT_INTERRUPTED, Reporter, ending_as_interrupt, guarded
 
 if TYPE_CHECKING:
     from instances.plan import Plan
+    from planner.output.folder import Writer
 
 __all__ = ["repack"]
 
 
 @guarded
 def repack(
+    context: typer.Context,
     plan: Annotated[
         Path,
         typer.Option(
@@ -93,22 +104,13 @@ def repack(
     ] = None,
     seed: SeedOption = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="DIR",
-            help="Write repacked.json and moves.csv there.",
-        ),
+        Path | None, out_option("Write repacked.json, moves.csv and report.html there.")
     ] = None,
+    figures: FiguresOption = None,
+    html: HtmlOption = True,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add the seconds taken to --json."
-        ),
-    ] = False,
+    timings: Annotated[bool, timings_option("Add the seconds taken to --json.")] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -138,7 +140,8 @@ def repack(
     params = repack_params(given, ("repack",))
     seconds = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     if out is not None:
-        require_writable(out, REPACK_FILES, force=force)
+        require_writable(out, (*REPACK_FILES, *html_names(html=html)), force=force)
+    refuse_figures(out, figures, html=html, force=force)
     path = plan_path(plan)
     with reporter.step(f"check {path.name}"):
         loaded = read_plan(path)
@@ -159,7 +162,16 @@ def repack(
     for text in repack_notes(report):
         reporter.warn(text)
     if out is not None:
-        write_repack_files(report, out, force=force)
+        page: dict[str, Writer] = {}
+        if html:
+            from planner.report.moment_pages import repack_page
+
+            with reporter.step(f"draw {out}"):
+                words = given_command(context)
+                page.update(
+                    page_writers(repack_page(report, plan.name, _sha256(plan), words), figures)
+                )
+        written = write_repack_files(report, out, force=force, more=page)
     if as_json:
         from planner.repack.document import repack_document
 
@@ -171,7 +183,7 @@ def repack(
     if timings and not as_json:
         reporter.note("--timings shows in --json only.")
     if out is not None:
-        reporter.note(f"Wrote {', '.join(REPACK_FILES)} to {out}.")
+        reporter.note(f"Wrote {', '.join(written)} to {out}.")
     if report.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 

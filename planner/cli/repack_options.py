@@ -12,6 +12,7 @@ import typer
 
 from instances.errors import InputError, did_you_mean
 from planner.cli import completion
+from planner.cli.options import names_of
 from planner.policies.repack_params import RepackParams
 
 if TYPE_CHECKING:
@@ -159,8 +160,7 @@ class MoveOptions:
     @property
     def frozen(self) -> tuple[str, ...]:
         """Ids of the jobs that are never moved."""
-        names = (name.strip() for name in (self.freeze or "").split(","))
-        return tuple(dict.fromkeys(name for name in names if name))
+        return names_of(self.freeze or "")
 
 
 _OPTIONS: Final = {

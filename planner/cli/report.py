@@ -10,27 +10,35 @@ import typer
 from planner.cli import completion
 from planner.cli.fleet import node_counts
 from planner.cli.options import (
+    BaselinesOption,
     ClusterOption,
     CoefficientsOption,
+    ColocatedFactorOption,
+    Durations,
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    ProcessesOption,
     QuietOption,
     SeedOption,
     StrictOption,
     TraceOption,
     VerboseOption,
     cluster_of,
+    durations_option,
+    limits_of,
+    names_of,
+    per_snapshot_option,
+    policy_option,
     print_json,
     read_jobs,
     seconds_of,
     stdout_console,
     trace_warnings,
 )
-from planner.cli.plan import Durations
 from planner.cli.report_options import FiguresOption, html_names, html_writers, refuse_figures
 from planner.cli.size_options import (
     CostsOption,
@@ -38,7 +46,6 @@ from planner.cli.size_options import (
     MaxWaitOption,
     WaitShareOption,
     costs_of,
-    names_of,
     wait_share_of,
 )
 from planner.output.report_parts import end_by_parts, parts_in_order
@@ -63,24 +70,10 @@ def report(
             show_default=False,
         ),
     ],
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy", autocompletion=completion.policies, help="Whose plan and fleet: weave, ..."
-        ),
-    ] = "weave",
-    baselines: Annotated[
-        str,
-        typer.Option(
-            "--baselines",
-            autocompletion=completion.listed(completion.policies),
-            metavar="A,B",
-            help="Policies to set beside it.",
-        ),
-    ] = "solo,colocated",
+    policy: Annotated[str, policy_option("Whose plan and fleet: weave, ...")] = "weave",
+    baselines: BaselinesOption = "solo,colocated",
     durations: Annotated[
-        Durations,
-        typer.Option("--durations", help="Of the answer; the gap is always by wallclock."),
+        Durations, durations_option("Of the answer; the gap is always by wallclock.")
     ] = Durations.work,
     skip: Annotated[
         str,
@@ -106,27 +99,14 @@ def report(
     max_rollout_nodes: MaxRolloutNodesOption = None,
     max_train_nodes: MaxTrainNodesOption = None,
     max_rate: MaxRateOption = 1,
-    colocated_factor: Annotated[
-        float,
-        typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
-    ] = 1.0,
+    colocated_factor: ColocatedFactorOption = 1.0,
     max_p95_wait: MaxWaitOption = "30m",
     wait_share: WaitShareOption = 0.95,
     max_fleet: MaxFleetOption = None,
     time_limit: Annotated[
-        str,
-        typer.Option(
-            "--time-limit-per-snapshot",
-            metavar="T",
-            help="90, 90s, 5m or 1.5h for each moment of the gap.",
-        ),
+        str, per_snapshot_option("90, 90s, 5m or 1.5h for each moment of the gap.")
     ] = "2s",
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes", min=1, help="Processes [one per processor].", show_default=False
-        ),
-    ] = None,
+    processes: ProcessesOption = None,
     seed: SeedOption = 0,
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
@@ -144,7 +124,6 @@ def report(
     Exit code 0: done; 1: a job cannot run, or a part has no answer; 2: bad input; 130: Ctrl-C,
     SIGTERM or SIGHUP (what is known by then is written).
     """
-    from instances.plan import Limits
     from planner.gap.files import GAP_FILES, gap_writers
     from planner.gap.workers import cpus
     from planner.output.folder import require_writable
@@ -181,12 +160,7 @@ def report(
             baselines=names,
             options=PolicyOptions(
                 cluster=machines,
-                limits=Limits(
-                    max_group_size=max_group_size,
-                    max_rollout_nodes=max_rollout_nodes,
-                    max_train_nodes=max_train_nodes,
-                    max_rate=max_rate,
-                ),
+                limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
                 colocated_factor=colocated_factor,
                 seed=seed,
             ),

@@ -13,6 +13,7 @@ from planner.cli.options import OUTPUT_PANEL
 
 if TYPE_CHECKING:
     from planner.output.folder import Writer
+    from planner.report.parts import Page
 
 #: Options by parameter name that change no figure.
 _NO_FIGURES: Final = frozenset(
@@ -26,6 +27,7 @@ __all__ = [
     "given_command",
     "html_names",
     "html_writers",
+    "page_writers",
     "refuse_figures",
 ]
 
@@ -122,8 +124,14 @@ def html_writers(
     """
     if not html:
         return {}
-    from planner.report.files import report_writers
     from planner.report.pages import page_of
 
     page = page_of(command=given_command(context), **reports)
+    return page_writers(page, figures)
+
+
+def page_writers(page: Page, figures: PictureFormat | None) -> Mapping[str, Writer]:
+    """Return what writes a page, and its figures where a format is given."""
+    from planner.report.files import report_writers
+
     return report_writers(page, None if figures is None else figures.value)

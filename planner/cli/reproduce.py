@@ -9,7 +9,6 @@ import typer
 
 from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     JsonOption,
@@ -17,10 +16,11 @@ from planner.cli.options import (
     VerboseOption,
     cluster_of,
     coefficients_of,
+    names_of,
     print_json,
     stdout_console,
+    timings_option,
 )
-from planner.cli.size_options import names_of
 from planner.output.terminal import Reporter, guarded
 
 __all__ = ["profile", "reproduce"]
@@ -95,12 +95,7 @@ def reproduce(
     cluster: ClusterOption = None,
     as_json: JsonOption = False,
     timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings",
-            rich_help_panel=OUTPUT_PANEL,
-            help="Also time decisions with 2,000 jobs resident.",
-        ),
+        bool, timings_option("Also time decisions with 2,000 jobs resident.")
     ] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,

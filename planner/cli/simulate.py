@@ -12,9 +12,9 @@ import typer
 from instances.errors import InputError
 from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
+    Durations,
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
@@ -27,6 +27,11 @@ from planner.cli.options import (
     TraceOption,
     VerboseOption,
     cluster_of,
+    durations_option,
+    limits_of,
+    names_of,
+    out_option,
+    policy_option,
     print_json,
     read_jobs,
     stdout_console,
@@ -39,7 +44,7 @@ from planner.cli.report_options import (
     html_writers,
     refuse_figures,
 )
-from planner.cli.size_options import counts_of, names_of
+from planner.cli.size_options import counts_of
 from planner.output.report_parts import end_by_parts
 from planner.output.terminal import Reporter, ending_as_interrupt, guarded
 
@@ -75,18 +80,10 @@ class DriftLengths(StrEnum):
 def simulate(
     context: typer.Context,
     trace: TraceOption,
-    policy: Annotated[
-        str,
-        typer.Option("--policy", autocompletion=completion.policies, help="Whose plans are run."),
-    ] = "weave",
+    policy: Annotated[str, policy_option("Whose plans are run.")] = "weave",
     durations: Annotated[
-        str,
-        typer.Option(
-            "--durations",
-            autocompletion=completion.conventions,
-            help="work or wallclock; drift is always by wallclock.",
-        ),
-    ] = "work",
+        Durations, durations_option("Of the replay; drift is always by wallclock.")
+    ] = Durations.work,
     only: Annotated[
         str,
         typer.Option(
@@ -241,15 +238,7 @@ def simulate(
     seed: SeedOption = 0,
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="DIR",
-            help="Write every table as CSV, and report.html.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, out_option("Write every table as CSV, and report.html.")] = None,
     figures: FiguresOption = None,
     html: HtmlOption = True,
     force: ForceOption = False,
@@ -265,16 +254,13 @@ def simulate(
     Exit code 0: done; 1: a job cannot run, or a check failed; 2: bad input; 130: Ctrl-C, SIGTERM
     or SIGHUP (what is known by then is printed).
     """
-    from instances.plan import Limits
     from planner.output.folder import require_writable
     from planner.policies.policy import PolicyOptions
-    from planner.replay.replaying import require_convention
     from planner.simulate.files import simulation_files, write_simulation_files
     from planner.simulate.runtime_report import Execution
     from planner.simulate.simulating import SimulationParams, simulate_trace
 
     reporter = Reporter(quiet=quiet, verbose=verbose)
-    require_convention(durations)
     machines = cluster_of(cluster)
     jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
     from planner.replay.failures import read_failures
@@ -312,15 +298,10 @@ def simulate(
             policy=policy,
             options=PolicyOptions(
                 cluster=machines,
-                limits=Limits(
-                    max_group_size=max_group_size,
-                    max_rollout_nodes=max_rollout_nodes,
-                    max_train_nodes=max_train_nodes,
-                    max_rate=max_rate,
-                ),
+                limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
                 seed=seed,
             ),
-            durations="work" if durations == "work" else "wallclock",
+            durations=durations.value,
             params=params,
             progress=progress,
         )

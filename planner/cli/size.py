@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from planner.cli import completion
 from planner.cli.fleet import Queue, node_counts
 from planner.cli.options import (
-    OUTPUT_PANEL,
+    BaselinesOption,
     ClusterOption,
     CoefficientsOption,
+    ColocatedFactorOption,
+    Durations,
     ForceOption,
     JsonOption,
     MaxGroupSizeOption,
     MaxRateOption,
     MaxRolloutNodesOption,
     MaxTrainNodesOption,
+    Objective,
+    ObjectiveOption,
     PackSaturatedOption,
+    ProcessesOption,
     QuietOption,
     SeedOption,
     StrictOption,
@@ -29,10 +33,18 @@ from planner.cli.options import (
     TrainScalingOption,
     VerboseOption,
     cluster_of,
+    durations_option,
+    limits_of,
+    names_of,
+    out_option,
+    per_snapshot_option,
+    placer_of,
+    policy_option,
     print_json,
     read_jobs,
     seconds_of,
     stdout_console,
+    timings_option,
     trace_warnings,
 )
 from planner.cli.report_options import (
@@ -43,6 +55,7 @@ from planner.cli.report_options import (
     refuse_figures,
 )
 from planner.cli.size_options import (
+    CHANGES_PANEL,
     BlockHoursOption,
     Bursts,
     BurstsOption,
@@ -79,7 +92,6 @@ from planner.cli.size_options import (
     costs_of,
     counts_of,
     growth_years_of,
-    names_of,
     numbers_of,
     parts_of,
     percents_of,
@@ -93,9 +105,6 @@ from planner.output.terminal import (
     guarded,
 )
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["size"]
 
 
@@ -103,45 +112,18 @@ __all__ = ["size"]
 def size(
     context: typer.Context,
     trace: TraceOption,
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            autocompletion=completion.policies,
-            help="Whose fleet is sized: weave, solo, ...",
-        ),
-    ] = "weave",
-    baselines: Annotated[
-        str,
-        typer.Option(
-            "--baselines",
-            autocompletion=completion.listed(completion.policies),
-            metavar="A,B",
-            help="Policies to set beside it.",
-        ),
-    ] = "repack,solo,colocated",
+    policy: Annotated[str, policy_option("Whose fleet is sized: weave, solo, ...")] = "weave",
+    baselines: BaselinesOption = "repack,solo,colocated",
     durations: Annotated[
-        str,
-        typer.Option(
-            "--durations",
-            autocompletion=completion.conventions,
-            help="work or wallclock: demand is shown under both.",
-        ),
-    ] = "work",
+        Durations, durations_option("Of the answer; demand is shown under both.")
+    ] = Durations.work,
     cluster: ClusterOption = None,
     costs: CostsOption = None,
     perfect: PerfectOption = PerfectSystem.bound,
     near: NearOption = "1,5",
     only: OnlyOption = None,
     skip: SkipOption = None,
-    objective: Annotated[
-        str,
-        typer.Option(
-            "--objective",
-            autocompletion=completion.objectives,
-            help="What placing a job minimises: per-hour or per-iteration.",
-        ),
-    ] = "per-hour",
+    objective: ObjectiveOption = Objective.per_hour,
     tie_rule: TieRuleOption = "tightest",
     max_group_size: MaxGroupSizeOption = 5,
     max_rollout_nodes: MaxRolloutNodesOption = None,
@@ -149,10 +131,7 @@ def size(
     max_rate: MaxRateOption = 1,
     train_scaling: TrainScalingOption = False,
     pack_saturated: PackSaturatedOption = False,
-    colocated_factor: Annotated[
-        float,
-        typer.Option("--colocated-factor", help="Iteration time of colocated over solo."),
-    ] = 1.0,
+    colocated_factor: ColocatedFactorOption = 1.0,
     max_p95_wait: MaxWaitOption = "30m",
     wait_share: WaitShareOption = 0.95,
     waits: LadderOption = "0,10m,30m,1h,2h,4h,8h",
@@ -179,12 +158,7 @@ def size(
     moments: MomentsOption = 5,
     time_limit: Annotated[
         str,
-        typer.Option(
-            "--time-limit-per-snapshot",
-            metavar="T",
-            help="90, 90s, 5m or 1.5h for each moment solved exactly.",
-            rich_help_panel="What changes the answer",
-        ),
+        per_snapshot_option("90, 90s, 5m or 1.5h for each moment solved exactly.", CHANGES_PANEL),
     ] = "5s",
     growth: GrowthOption = "1,1.5,2,3",
     growth_in: GrowthYearsOption = None,
@@ -194,27 +168,12 @@ def size(
     warm_up_hours: WarmUpOption = None,
     confidence: ConfidenceOption = 0.95,
     coverage: CoverageOption = 0.95,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            "--processes",
-            min=1,
-            help="Processes [one per processor].",
-            show_default=False,
-            rich_help_panel="Uncertainty",
-        ),
-    ] = None,
+    processes: ProcessesOption = None,
     seed: SeedOption = 0,
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="DIR",
-            help="Write every table, the figures as SVG, and report.html.",
-        ),
+        Path | None, out_option("Write every table, the figures as SVG, and report.html.")
     ] = None,
     figures: FiguresOption = None,
     html: HtmlOption = True,
@@ -222,12 +181,7 @@ def size(
     force: ForceOption = False,
     details: DetailsOption = False,
     as_json: JsonOption = False,
-    timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add seconds by part to --json."
-        ),
-    ] = False,
+    timings: Annotated[bool, timings_option("Add seconds by part to --json.")] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -240,19 +194,15 @@ def size(
     Exit code 0: done; 1: a job cannot run, or no fleet meets a budget, cap or target; 2: bad input;
     130: Ctrl-C, SIGTERM or SIGHUP (what is known by then is printed).
     """
-    from instances.plan import Limits
     from planner.gap.workers import cpus
     from planner.output.folder import require_writable
-    from planner.placement.placer import PlacerParams
     from planner.policies.policy import PolicyOptions
     from planner.policies.wait_target import WaitTarget
-    from planner.replay.replaying import require_convention
     from planner.size.files import size_files, write_size_files
     from planner.size.params import SizeParams
     from planner.size.sizing import size_trace
 
     reporter = Reporter(quiet=quiet, verbose=verbose)
-    require_convention(durations)
     params = SizeParams(
         parts=parts_of(only, skip),
         perfect=perfect.value,
@@ -283,12 +233,7 @@ def size(
         coverage=coverage,
         seed=seed,
     )
-    placer = PlacerParams(
-        objective=objective,
-        tie_rule=tie_rule,
-        train_scaling=train_scaling,
-        skip_saturated=not pack_saturated,
-    )
+    placer = placer_of(objective, tie_rule, train_scaling, pack_saturated)
     if out is not None:
         require_writable(
             out, (*size_files(params, file_format.value), *html_names(html=html)), force=force
@@ -304,19 +249,14 @@ def size(
             baselines=names_of(baselines),
             options=PolicyOptions(
                 cluster=machines,
-                limits=Limits(
-                    max_group_size=max_group_size,
-                    max_rollout_nodes=max_rollout_nodes,
-                    max_train_nodes=max_train_nodes,
-                    max_rate=max_rate,
-                ),
+                limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
                 placer=placer,
                 colocated_factor=colocated_factor,
                 queue=queue.value,
                 seed=seed,
             ),
             costs=prices,
-            durations="work" if durations == "work" else "wallclock",
+            durations=durations.value,
             params=params,
             progress=progress,
             clock=time.perf_counter if timings else None,

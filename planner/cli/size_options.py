@@ -11,6 +11,10 @@ import typer
 
 from instances.errors import InputError
 from planner.cli import completion
+from planner.cli.options import (
+    OUTPUT_PANEL,
+    split_names,
+)
 from planner.output.report_parts import parts_in_order
 from planner.size.params import PARTS
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from planner.size.pool_costs import CostModel
 
 __all__ = [
+    "CHANGES_PANEL",
     "BlockHoursOption",
     "Bursts",
     "BurstsOption",
@@ -55,7 +60,6 @@ __all__ = [
     "costs_of",
     "counts_of",
     "growth_years_of",
-    "names_of",
     "numbers_of",
     "parts_of",
     "percents_of",
@@ -64,7 +68,7 @@ __all__ = [
 ]
 
 _FLEET: Final = "Fixed fleet (nothing to rent)"
-_CHANGES: Final = "What changes the answer"
+CHANGES_PANEL: Final = "What changes the answer"
 _UNCERTAIN: Final = "Uncertainty"
 _MOST_RATIO: Final = 1e3
 
@@ -132,10 +136,20 @@ NearOption = Annotated[
     ),
 ]
 DetailsOption = Annotated[
-    bool, typer.Option("--details", help="Print every level, not what changes most alone.")
+    bool,
+    typer.Option(
+        "--details",
+        help="Print every level, not what changes most alone.",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 FormatOption = Annotated[
-    TableFormat, typer.Option("--format", help="Of the tables in --out (Parquet: extra parquet).")
+    TableFormat,
+    typer.Option(
+        "--format",
+        help="Of the tables in --out (Parquet: extra parquet).",
+        rich_help_panel=OUTPUT_PANEL,
+    ),
 ]
 MaxWaitOption = Annotated[
     str,
@@ -176,13 +190,13 @@ PriceRatiosOption = Annotated[
         "--price-ratios",
         metavar="X,X",
         help="Rental price of a train GPU over a rollout GPU, from-to or a list.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 DramOption = Annotated[
     str,
     typer.Option(
-        "--dram-tb", metavar="TB,TB", help="Host DRAM per node.", rich_help_panel=_CHANGES
+        "--dram-tb", metavar="TB,TB", help="Host DRAM per node.", rich_help_panel=CHANGES_PANEL
     ),
 ]
 SloScalesOption = Annotated[
@@ -191,16 +205,18 @@ SloScalesOption = Annotated[
         "--slo-scales",
         metavar="X,X",
         help="Tolerated slack, slo - 1, times this.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 LinkGbpsOption = Annotated[
     str,
-    typer.Option("--links-gbps", metavar="GBPS", help="Speed of a link.", rich_help_panel=_CHANGES),
+    typer.Option(
+        "--links-gbps", metavar="GBPS", help="Speed of a link.", rich_help_panel=CHANGES_PANEL
+    ),
 ]
 LinksOption = Annotated[
     str,
-    typer.Option("--links", metavar="N,N", help="Number of links.", rich_help_panel=_CHANGES),
+    typer.Option("--links", metavar="N,N", help="Number of links.", rich_help_panel=CHANGES_PANEL),
 ]
 GroupSizesOption = Annotated[
     str,
@@ -208,7 +224,7 @@ GroupSizesOption = Annotated[
         "--group-sizes",
         metavar="N,N",
         help="Most jobs in a group; 0: no limit.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 SyncKindsOption = Annotated[
@@ -217,7 +233,7 @@ SyncKindsOption = Annotated[
         "--sync-kinds",
         metavar="A,B",
         help="How weights cross the link: hierarchical (one copy) or flat (one per GPU).",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 SwitchesOption = Annotated[
@@ -226,7 +242,7 @@ SwitchesOption = Annotated[
         "--switches",
         metavar="A,B",
         help="Start of a phase on a shared node: none, warm (as given) or cold.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 PlanAtOption = Annotated[
@@ -236,7 +252,7 @@ PlanAtOption = Annotated[
         autocompletion=completion.listed(completion.levels),
         metavar="A,B",
         help="Plan for rollouts of p50, p95, p99 or max tokens, and sample what that risks.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 SamplesOption = Annotated[
@@ -245,7 +261,7 @@ SamplesOption = Annotated[
         "--samples",
         min=1,
         help="Sampled executions of each plan made at p50, p95, p99 or max tokens.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 MomentsOption = Annotated[
@@ -254,7 +270,7 @@ MomentsOption = Annotated[
         "--moments",
         min=1,
         help="Moments solved exactly for shadow prices.",
-        rich_help_panel=_CHANGES,
+        rich_help_panel=CHANGES_PANEL,
     ),
 ]
 GrowthOption = Annotated[
@@ -323,15 +339,6 @@ CoverageOption = Annotated[
 ]
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def names_of(text: str) -> tuple[str, ...]:
-    """Return the names of ``a,b``, each once."""
-    return tuple(dict.fromkeys(_parts(text)))
-
-
 def numbers_of(text: str, option: str) -> tuple[float, ...]:
     """Return the numbers of ``0.5,1,2``; an empty text gives none.
 
@@ -341,7 +348,7 @@ def numbers_of(text: str, option: str) -> tuple[float, ...]:
         Naming the option and the part that is no finite number, or a number given twice.
     """
     out: list[float] = []
-    for part in _parts(text):
+    for part in split_names(text):
         try:
             value = float(part)
         except ValueError:
@@ -431,7 +438,7 @@ def parts_of(only: str | None, skip: str | None) -> tuple[str, ...]:
     if only is not None and skip is not None:
         raise InputError("Expected one of --only and --skip, got both.")
     if skip is not None:
-        left_out = parts_in_order(_parts(skip), PARTS)
+        left_out = parts_in_order(split_names(skip), PARTS)
         return tuple(
             part
             for part in PARTS
@@ -439,7 +446,7 @@ def parts_of(only: str | None, skip: str | None) -> tuple[str, ...]:
         )
     if only is None:
         return PARTS
-    wanted = parts_in_order(_parts(only), PARTS)
+    wanted = parts_in_order(split_names(only), PARTS)
     # the fleet that loses a node has to be found first
     return parts_in_order((*wanted, "fleet"), PARTS) if "loss" in wanted else wanted
 

@@ -12,7 +12,6 @@ import typer
 from instances.errors import InputError
 from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     CoefficientsOption,
     ForceOption,
@@ -27,11 +26,23 @@ from planner.cli.options import (
     TraceOption,
     VerboseOption,
     cluster_of,
+    limits_of,
+    out_file_option,
+    out_option,
     print_json,
     read_jobs,
     seconds_of,
     stdout_console,
+    timings_option,
     trace_warnings,
+)
+from planner.cli.report_options import (
+    FiguresOption,
+    HtmlOption,
+    given_command,
+    html_names,
+    page_writers,
+    refuse_figures,
 )
 from planner.output.terminal import (
     EXIT_FAILED,
@@ -42,6 +53,9 @@ from planner.output.terminal import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.output.folder import Writer
     from planner.replay.moment import Selection
     from planner.snapshot.solving import SnapshotReport
 
@@ -94,6 +108,7 @@ def _selection(peak: bool, at_hours: float | None, all_jobs: bool) -> Selection:
 
 @guarded
 def snapshot(
+    context: typer.Context,
     trace: TraceOption,
     peak: PeakOption = False,
     at_hours: AtHoursOption = None,
@@ -125,12 +140,9 @@ def snapshot(
     seed: SeedOption = 0,
     coefficients: CoefficientsOption = None,
     strict: StrictOption = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", rich_help_panel=OUTPUT_PANEL, metavar="DIR", help="Write plan.json there."
-        ),
-    ] = None,
+    out: Annotated[Path | None, out_option("Write plan.json and report.html.")] = None,
+    figures: FiguresOption = None,
+    html: HtmlOption = True,
     gantt: Annotated[
         Path | None,
         typer.Option("--gantt", metavar="FILE", help="Draw a group: .svg, .png or .pdf."),
@@ -143,12 +155,7 @@ def snapshot(
     ] = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    timings: Annotated[
-        bool,
-        typer.Option(
-            "--timings", rich_help_panel=OUTPUT_PANEL, help="Add seconds by step to --json."
-        ),
-    ] = False,
+    timings: Annotated[bool, timings_option("Add seconds by step to --json.")] = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -158,7 +165,6 @@ def snapshot(
     1: none exists, or none was found; 2: bad input; 130: Ctrl-C, SIGTERM or SIGHUP (the plan and
     the bound held are printed).
     """
-    from instances.plan import Limits
     from models.problem.snapshot import FleetCaps
     from planner.output.folder import require_writable
     from planner.snapshot.solving import require_method, solve_snapshot
@@ -168,7 +174,8 @@ def snapshot(
     require_method(method, "--method")
     seconds = None if time_limit is None else seconds_of(time_limit, "--time-limit")
     if out is not None:
-        require_writable(out, (_PLAN_FILE,), force=force)
+        require_writable(out, (_PLAN_FILE, *html_names(html=html)), force=force)
+    refuse_figures(out, figures, html=html, force=force)
     _require_gantt(gantt, gantt_group, force=force)
     machines = cluster_of(cluster)
     jobs = read_jobs(trace, machines, coefficients, strict=strict, reporter=reporter)
@@ -181,12 +188,7 @@ def snapshot(
             select=select,
             method=method,
             cluster=machines,
-            limits=Limits(
-                max_group_size=max_group_size,
-                max_rollout_nodes=max_rollout_nodes,
-                max_train_nodes=max_train_nodes,
-                max_rate=max_rate,
-            ),
+            limits=limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
             caps=FleetCaps(
                 max_rollout_nodes_total=max_rollout_nodes_total,
                 max_train_nodes_total=max_train_nodes_total,
@@ -202,7 +204,13 @@ def snapshot(
     for text in (*trace_warnings(jobs.jobs, machines), *_warnings(report)):
         reporter.warn(text)
     if out is not None:
-        _write_plan(report, out, force=force, reporter=reporter)
+        page: dict[str, Writer] = {}
+        if html and report.plan is not None:
+            from planner.report.moment_pages import snapshot_page
+
+            with reporter.step(f"draw {out}"):
+                page.update(page_writers(snapshot_page(report, given_command(context)), figures))
+        _write_plan(report, out, page, force=force, reporter=reporter)
     if as_json:
         from planner.snapshot.document import snapshot_document
 
@@ -233,7 +241,14 @@ def _warnings(report: SnapshotReport) -> list[str]:
     return out
 
 
-def _write_plan(report: SnapshotReport, out: Path, *, force: bool, reporter: Reporter) -> None:
+def _write_plan(
+    report: SnapshotReport,
+    out: Path,
+    page: Mapping[str, Writer],
+    *,
+    force: bool,
+    reporter: Reporter,
+) -> None:
     from instances.plan_file import write_plan_json
     from planner.output.folder import write_files
 
@@ -241,8 +256,9 @@ def _write_plan(report: SnapshotReport, out: Path, *, force: bool, reporter: Rep
     if plan is None:
         reporter.warn(f"no plan is held, so nothing was written to {out}.")
         return
-    write_files(out, {_PLAN_FILE: lambda path: write_plan_json(plan, path)}, force=force)
-    reporter.note(f"Wrote {_PLAN_FILE} to {out}.")
+    files = {_PLAN_FILE: lambda path: write_plan_json(plan, path), **page}
+    write_files(out, files, force=force)
+    reporter.note(f"Wrote {', '.join(files)} to {out}.")
 
 
 def _require_gantt(gantt: Path | None, group: str | None, *, force: bool) -> None:
@@ -286,16 +302,7 @@ def _draw(
 @guarded
 def export(
     trace: TraceOption,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="FILE",
-            help="Model file to write.",
-            show_default=False,
-        ),
-    ],
+    out: Annotated[Path, out_file_option("Model file to write.")],
     layout: Annotated[
         str, typer.Option("--format", help="mps or lp [from the name of --out].", metavar="F")
     ] = "",
@@ -321,7 +328,6 @@ def export(
     the file are explained in models/exact/milp.py.
     """
     from instances.errors import InfeasibleError
-    from instances.plan import Limits
     from models.exact.milp import MOST_JOBS, build, write
     from models.problem.snapshot import FleetCaps
     from planner.output.single_file import require_new_file, write_file
@@ -337,12 +343,7 @@ def export(
         jobs,
         select,
         machines,
-        Limits(
-            max_group_size=max_group_size,
-            max_rollout_nodes=max_rollout_nodes,
-            max_train_nodes=max_train_nodes,
-            max_rate=max_rate,
-        ),
+        limits_of(max_group_size, max_rollout_nodes, max_train_nodes, max_rate),
         FleetCaps(
             max_rollout_nodes_total=max_rollout_nodes_total,
             max_train_nodes_total=max_train_nodes_total,

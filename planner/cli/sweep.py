@@ -27,7 +27,7 @@ from planner.output.terminal import (
 
 if TYPE_CHECKING:
     from planner.sweep.expand import Run, Study
-    from planner.sweep.running import SweepOutcome
+    from planner.sweep.sweeping import SweepOutcome
 
 __all__ = ["sweep"]
 
@@ -91,7 +91,7 @@ def sweep(
     """
     from planner.sweep.expand import read_runs
     from planner.sweep.report import failure_lines, print_sweep, sweep_document
-    from planner.sweep.running import sweep as do_sweep
+    from planner.sweep.sweeping import sweep as do_sweep
 
     reporter = Reporter(quiet=quiet, verbose=verbose)
     declared = read_runs(study)

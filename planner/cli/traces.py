@@ -10,13 +10,13 @@ import typer
 from instances.errors import InputError, did_you_mean
 from planner.cli import completion
 from planner.cli.options import (
-    OUTPUT_PANEL,
     ClusterOption,
     ForceOption,
     QuietOption,
     SeedOption,
     VerboseOption,
     cluster_of,
+    out_file_option,
 )
 from planner.output.terminal import Reporter, guarded
 
@@ -53,16 +53,7 @@ def generate(
             help="production, profiles, or a tiny-* example.",
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            rich_help_panel=OUTPUT_PANEL,
-            metavar="FILE",
-            help="Trace to write.",
-            show_default=False,
-        ),
-    ],
+    out: Annotated[Path, out_file_option("Trace to write.")],
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Number of jobs.")] = None,
     seed: SeedOption = 0,
     gangs: Annotated[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from planner.first_run.machine import Machine, Package
 from planner.first_run.self_check import PROBLEM, Outcome
+from planner.output.fitting_tables import bare_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,17 +108,8 @@ def _rows_of(machine: Machine) -> list[tuple[str, str]]:
 
 
 def _table(title: str, heads: Sequence[str], *, right: Sequence[str] = ()) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = bare_table(title)
     for head in heads:
         last = head == heads[-1]  # words: what is left of the line
         table.add_column(head, justify="right" if head in right else "left", no_wrap=not last)
@@ -159,7 +151,8 @@ def _print_packages(packages: Sequence[Package], console: Console) -> None:
     for package in packages:
         use = f"{package.use} (optional)" if package.extra else package.use
         if package.extra and package.state != "ok":
-            use = " ".join(filter(None, (f"{use}.", package.fault, f"Get it: {package.advice}")))
+            fault = _ended(package.fault) if package.fault else ""
+            use = " ".join(filter(None, (f"{use}.", fault, f"Get it: {package.advice}")))
         words = package.fault if package.broken else use
         table.add_row(package.name, package.version or "-", _state(package.state), Text(words))
     console.print()

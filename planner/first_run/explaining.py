@@ -40,23 +40,36 @@ def said(entry: Entry, width: int) -> str:
 
 
 def _columns(names: Sequence[str], width: int) -> list[str]:
-    """Return names in columns, read downwards."""
-    widest = max(map(len, names)) + _GAP
-    number = max(1, (width - _GAP + _GAP) // widest)
-    rows = -(-len(names) // number)
-    return [
-        "  " + "".join(name.ljust(widest) for name in names[row::rows]).rstrip()
+    """Return names in as many columns as fit, each as wide as it must be, read downwards."""
+    for rows in range(1, len(names) + 1):
+        columns = [names[start : start + rows] for start in range(0, len(names), rows)]
+        widths = [max(map(len, column)) + _GAP for column in columns]
+        if sum(widths) - _GAP <= width or rows == len(names):
+            break
+    lines = (
+        "".join(
+            column[row].ljust(wide)
+            for column, wide in zip(columns, widths, strict=True)
+            if row < len(column)
+        )
         for row in range(rows)
-    ]
+    )
+    return [f"  {line.rstrip()}" for line in lines]
 
 
-def listed(width: int) -> str:
-    """Return every word by kind, in columns."""
-    lines = []
+def listed(width: int, kinds: Iterable[str] = KINDS) -> str:
+    """Return the words of some kinds, in columns, and which kinds there are besides."""
+    chosen = [kind for kind in KINDS if kind in set(kinds)]
+    blocks, rest = [], []
     for kind, words in KINDS.items():
-        names = sorted({entry.name for entry in every_entry() if entry.kind == kind})
-        lines += [f"{kind} ({len(names)}): {words}", *_columns(names, width - _GAP), ""]
-    return "\n".join(lines[:-1])
+        found = {entry.name for entry in every_entry() if entry.kind == kind}
+        names = sorted(found, key=lambda name: (name.lower(), name))
+        head = f"{kind} ({len(names)}): {words}"
+        if kind in chosen:
+            blocks.append("\n".join([head, *_columns(names, width - _GAP)]))
+        else:
+            rest.append(f"{head}\n  planner explain --kind {kind} lists them.")
+    return "\n\n".join([*blocks, *rest])
 
 
 def explain_document(found: Iterable[Entry]) -> dict[str, Any]:

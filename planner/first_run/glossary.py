@@ -22,7 +22,7 @@ from planner.first_run.glossary_settings import CLUSTER, COSTS, STUDY, Words
 from planner.first_run.glossary_trace import INPUTS
 from planner.first_run.glossary_words import WORDS
 
-__all__ = ["every_entry", "find", "found_words", "plain"]
+__all__ = ["documented", "every_entry", "find", "found_words", "plain"]
 
 #: What the end of a column's name says about the figure before it.
 _ENDS: Final[Mapping[str, str]] = {
@@ -223,9 +223,15 @@ def _derived(word: str) -> list[Entry]:
     return []
 
 
+def _of_kind(word: str) -> list[Entry]:
+    """Return the entries of a word that ends in their kind, ``work convention`` say."""
+    name, _, kind = plain(word).rpartition("-")
+    return [entry for entry in _exact(name) if entry.kind == kind]
+
+
 def found_words(word: str) -> list[Entry]:
     """Return every entry of a word, whatever its case, dashes or underscores; empty: none."""
-    return _exact(word) or _derived(word)
+    return _exact(word) or _derived(word) or _of_kind(word)
 
 
 def find(word: str) -> list[Entry]:
@@ -243,4 +249,4 @@ def find(word: str) -> list[Entry]:
     near = difflib.get_close_matches(plain(word), known, n=3, cutoff=0.6)
     guess = ", ".join(f"'{known[name]}'" for name in near)
     hint = f" Did you mean {guess}?" if guess else ""
-    raise InputError(f"Unknown word '{word}'.{hint} planner explain lists them all.")
+    raise InputError(f"Unknown word '{word}'.{hint} planner explain --all lists them all.")

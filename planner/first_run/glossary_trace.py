@@ -1,4 +1,4 @@
-"""Words for every column of a trace, by name; symbols are those of the design, section 2."""
+"""Words for every column of a trace, by name; symbols are those of FORMULATION section 1."""
 
 from __future__ import annotations
 

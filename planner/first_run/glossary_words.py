@@ -1,4 +1,4 @@
-"""Words for rules, methods, policies, conventions and terms; symbols of the design, section 2."""
+"""Words for rules, methods, policies, conventions and terms; symbols: FORMULATION section 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planner.first_run.entry import entries
 
 __all__ = ["WORDS"]
 
-#: Each rule of a valid plan (design section 3), as the checker's functions state it.
+#: Each rule of a valid plan (FORMULATION section 2), as the checker's functions state it.
 _RULES: Final = {
     "coverage": "Every job of the table is planned from its start on, exactly once: no unknown, "
     "missing or repeated job.",
@@ -102,6 +102,29 @@ _TERMS: Final = {
     "in it.",
     "rate": "k_j: iterations of a job per period. 1 unless --max-rate allows more; then the SLO "
     "holds for the mean iteration.",
+    "cost/bound": "Cost over bound, as the tables head it: see ratio.",
+    "valid plan": "A plan that keeps every rule of planner check (SLO, residency, overlap, gang "
+    "and the rest). Costs and bounds are compared among valid plans; colocated, gavel and swapping "
+    "are outside the rules.",
+    "valid": "The checker found no rule broken: see valid plan.",
+    "idle": "Share of the paid node time of a pool in which no phase runs; switches and sync count "
+    "as idle. idle R/T: of the rollout pool, of the train pool.",
+    "H20": "The GPU of the rollout pool unless cluster.toml names another: memory bandwidth for "
+    "its price. A node has gpus_per_node of them.",
+    "H800": "The GPU of the train pool unless cluster.toml names another: arithmetic for "
+    "its price. A node has gpus_per_node of them.",
+    "own": "Pay for a node all the time, used or idle: purchase, power, hosting and staff as in "
+    "costs.toml. planner size says how many; newsvendor is the rule.",
+    "owned": "Of nodes or costs: see own.",
+    "rented": "Nodes beyond those owned, paid by the hour only while they are needed.",
+    "async": "Mode of a job whose rollout and training never wait for each other: no bubble, so it "
+    "has dedicated nodes and shares none.",
+    "p95": "What 95 % of values do not exceed: of the time for nodes, of jobs for waits, of steps "
+    "for phases.",
+    "colocated-factor": "Option --colocated-factor: iteration time of colocated over that alone. 1 "
+    "unless given, an assumption: with it colocated is as fast as separate pools.",
+    "loss of a node": "Part loss of planner size: nodes to own besides, so that after the loss of "
+    "any one node every job has a place again. Jobs that move restart.",
     "ratio": "Cost over bound: how far at most from the least. 1.06 is at most 6 % above. Under "
     "work it is along the policy's own trajectory, and no bound for others.",
     "bound": "A price that no valid plan under the same limits can go below, proved. Volume "

@@ -13,26 +13,27 @@ from typing import Final
 from instances.errors import InputError
 from planner.first_run.commented_toml import cluster_toml, costs_toml
 from planner.first_run.glossary_trace import INPUTS
-from planner.output.folder import Writer, exists, write_files
+from planner.output.folder import Writer, exists, refuse_no_folder, write_files
 
 __all__ = ["COMMANDS", "FILES", "JOBS", "project_files", "write_project"]
 
-#: Twelve jobs over two days: phases measured for most, and estimated where they are left empty.
+#: Twelve jobs of two days, all present for some hours: phases given for most, and estimated where
+#: they are left empty. Runs of like length start near each other, so that jobs have partners.
 JOBS: Final = """\
 job_id,arrival_s,duration_s,slo,rollout_s,train_s,sync_s,rollout_nodes,train_nodes,\
 model_b,max_tokens,prompts_per_step,samples_per_prompt,team
-math-7b,0,86400,1.6,240,60,8,1,1,7,8192,128,8,reasoning
-code-7b,3600,86400,1.8,210,55,8,1,1,7,8192,128,8,code
-math-14b,7200,108000,1.5,310,75,,1,1,14,8192,128,8,reasoning
-agent-32b,14400,129600,1.5,620,150,21,2,1,32,16384,64,8,agents
-chat-7b,21600,64800,2.0,190,45,7,1,1,7,4096,256,4,chat
-code-14b,36000,86400,1.6,,,,1,1,14,8192,128,8,code
-tools-7b,46800,72000,1.7,260,50,8,1,1,7,8192,128,8,agents
-chat-14b,57600,79200,1.8,280,70,13,1,1,14,4096,256,4,chat
-math-32b,64800,86400,1.4,,,,2,2,32,8192,64,8,reasoning
-tools-14b,79200,64800,1.6,330,85,14,1,1,14,8192,128,8,agents
-chat-3b,100800,43200,2.0,150,40,,1,1,3,4096,256,4,chat
-code-32b,115200,57600,1.5,580,160,22,2,1,32,8192,64,8,code
+math-7b,0,118800,1.6,240,190,8,1,1,7,8192,128,8,reasoning
+code-7b,3600,108000,1.8,225,205,8,1,1,7,8192,128,8,code
+math-14b,7200,129600,1.5,330,290,,1,1,14,8192,128,8,reasoning
+tools-14b,10800,122400,1.6,310,240,14,1,1,14,8192,128,8,agents
+agent-32b,18000,136800,1.5,520,190,21,2,1,32,16384,64,8,agents
+code-32b,25200,118800,1.6,470,210,22,2,1,32,8192,64,8,code
+chat-7b,32400,100800,2.0,130,105,7,1,1,7,4096,256,4,chat
+chat-14b,39600,93600,1.8,190,180,13,1,1,14,4096,256,4,chat
+code-14b,46800,108000,1.6,,,,1,1,14,8192,128,8,code
+tools-7b,57600,86400,1.7,260,150,8,1,1,7,8192,128,8,agents
+math-32b,68400,97200,1.5,,,,1,1,32,8192,64,8,reasoning
+chat-3b,82800,64800,2.0,110,70,,1,1,3,4096,256,4,chat
 """
 _STUDY: Final = """\
 # Many replays in one table, one row a run. Run it with:
@@ -137,8 +138,7 @@ def write_project(directory: Path, *, force: bool) -> None:
         When one of them is there and ``force`` is not set, the folder above is missing, or the
         disk refuses.
     """
-    if exists(directory) and not directory.is_dir():
-        raise InputError(f"Expected DIR to name a folder, but {directory} is a file.")
+    refuse_no_folder(directory, "DIR")
     there = [name for name in FILES if exists(directory / name)]
     if there and not force:
         raise InputError(

@@ -14,13 +14,28 @@ from planner.output.pictures import COLOURS
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["LOOKS", "SMALL_PT", "WIDTH_IN", "Look", "as_written", "legend_above", "pale", "panels"]
+__all__ = [
+    "LOOKS",
+    "NAME_LETTERS",
+    "SMALL_PT",
+    "WIDTH_IN",
+    "Look",
+    "as_written",
+    "legend_above",
+    "pale",
+    "panels",
+    "shortened",
+    "whole_numbers",
+]
 
 WIDTH_IN: Final = 7.2
 #: The smallest text of a chart.
 SMALL_PT: Final = 9.0
+#: Names in the label of an axis are cut to so many letters; two of them fit.
+NAME_LETTERS: Final = 22
 
 
 class Look(NamedTuple):
@@ -115,6 +130,19 @@ def legend_above(
         figure.legend(*named_artists, loc="outside upper left", **look)
     else:
         axis.legend(*named_artists, loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a name as it can be drawn: printable, and of at most so many letters."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Mark whole numbers only: there is no half a node, and no half a job."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 2.5, 5, 10], integer=True))
 
 
 def pale(colour: str, share: float) -> str:

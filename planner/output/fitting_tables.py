@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column, Table
 
-__all__ = ["show_table", "text_table"]
+__all__ = ["bare_table", "show_table", "text_table"]
 
 #: Columns of a terminal that any table fits.
 _WIDE: Final = 10_000
@@ -17,13 +17,14 @@ _WIDE: Final = 10_000
 
 def text_table(title: str | None, headers: Sequence[str], *, left: int = 1) -> Table:
     """Return a table whose first ``left`` columns are text."""
-    table = _empty(title)
+    table = bare_table(title)
     for i, header in enumerate(headers):
         table.add_column(header, justify="left" if i < left else "right", no_wrap=i >= left)
     return table
 
 
-def _empty(title: object) -> Table:
+def bare_table(title: object = None) -> Table:
+    """Return a table without columns, as all of ours look."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -72,7 +73,7 @@ def _fits(
 
 
 def _of_columns(table: Table, columns: Sequence[Column]) -> Table:
-    part = _empty(table.title)
+    part = bare_table(table.title)
     for column in columns:
         part.add_column(column.header, justify=column.justify, no_wrap=column.no_wrap)
     cells = [list(column.cells) for column in columns]

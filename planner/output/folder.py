@@ -17,7 +17,7 @@ from instances.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Writer", "csv_writer", "exists", "require_writable", "write_files"]
+__all__ = ["Writer", "csv_writer", "exists", "refuse_no_folder", "require_writable", "write_files"]
 
 
 Writer = Callable[[Path], None]
@@ -40,6 +40,19 @@ def exists(path: Path) -> bool:
     return True
 
 
+def refuse_no_folder(path: Path, option: str) -> None:
+    """Refuse what is there and is no folder.
+
+    Raises
+    ------
+    InputError
+        Naming the option, and what it names.
+    """
+    if exists(path) and not path.is_dir():
+        what = "a file" if path.exists() else "a link to nothing"
+        raise InputError(f"Expected {option} to name a folder, but {path} is {what}.")
+
+
 def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
     """Refuse a directory that holds one of these files, or that is not a directory.
 
@@ -50,8 +63,7 @@ def require_writable(directory: Path, names: tuple[str, ...], *, force: bool) ->
     InputError
         Naming the files in the way and the flag that allows to replace them.
     """
-    if exists(directory) and not directory.is_dir():
-        raise InputError(f"Expected --out to name a directory, but {directory} is a file.")
+    refuse_no_folder(directory, "--out")
     there = [name for name in names if exists(directory / name)]
     if there and not force:
         raise InputError(

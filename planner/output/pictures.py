@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ COLOURS: Final = (
     "#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999",
 )  # fmt: skip
 _DPI: Final = 150
+#: Whether :func:`drawing` holds: to set all defaults again costs as much as a few axes.
+_HOLDS: Final = ContextVar("_HOLDS", default=False)
 
 
 def require_format(path: Path) -> str:
@@ -51,15 +54,27 @@ def require_format(path: Path) -> str:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Draw within this context: defaults, a fixed salt, and no words about missing letters."""
+    """Draw within this context: defaults, a fixed salt, and no words about missing letters.
+
+    Within another one nothing is to be done.
+    """
+    if _HOLDS.get():
+        yield
+        return
     import matplotlib as mpl
 
+    token = _HOLDS.set(True)
     with mpl.rc_context(), warnings.catch_warnings():
         # a letter that the font lacks is drawn as a box
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         mpl.rcdefaults()
         mpl.rcParams["svg.hashsalt"] = "rl-fleet-planner"
-        yield
+        # the font it ships; matplotlib looks for each of a dozen others at every text
+        mpl.rcParams["font.family"] = ["DejaVu Sans"]
+        try:
+            yield
+        finally:
+            _HOLDS.reset(token)
 
 
 def save_picture(figure: Figure, path: Path) -> None:

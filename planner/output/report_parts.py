@@ -12,8 +12,10 @@ from planner.output.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Reporter
 __all__ = ["end_by_parts", "parts_in_order"]
 
 
-def parts_in_order(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return parts in their own order.
+def parts_in_order(
+    names: Sequence[str], known: Sequence[str], called: tuple[str, str] = ("part", "parts")
+) -> tuple[str, ...]:
+    """Return parts in their own order; ``called`` says what one and several of them are.
 
     Raises
     ------
@@ -23,7 +25,7 @@ def parts_in_order(names: Sequence[str], known: Sequence[str]) -> tuple[str, ...
     for name in names:
         if name not in known:
             raise InputError(
-                f"Unknown part '{name}'.{did_you_mean(name, known)} Known parts: "
+                f"Unknown {called[0]} '{name}'.{did_you_mean(name, known)} Known {called[1]}: "
                 f"{', '.join(known)}."
             )
     return tuple(name for name in known if name in names)

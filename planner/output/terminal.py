@@ -10,8 +10,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, TextIO, TypeVar
 
@@ -25,6 +26,7 @@ __all__ = [
     "EXIT_FAILED",
     "EXIT_INTERRUPTED",
     "Reporter",
+    "end_without_stdout",
     "ending_as_interrupt",
     "fail",
     "guarded",
@@ -34,7 +36,7 @@ __all__ = [
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
-#: Seconds until a signal that Python would lose is given again.
+#: Seconds until an ending that Python would lose is asked for again.
 _AGAIN_S: Final = 0.02
 
 #: Signals that end a command in order: files are whole or not there.
@@ -206,29 +208,23 @@ def _is_coloured(stream: TextIO) -> bool:
 def ending_as_interrupt() -> Iterator[None]:
     """Within this context SIGTERM and SIGHUP act as Ctrl-C: what is held is printed.
 
-    Whoever handles Ctrl-C at that moment, Python or a solver, is asked to stop. A signal that
-    comes where Python would lose an exception is given again a moment later.
+    Whoever handles Ctrl-C at that moment, Python or a solver, is asked to stop.
     """
 
-    def interrupt(_signum: int, frame: FrameType | None) -> None:
-        if _is_lost(frame):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        else:
-            signal.raise_signal(signal.SIGINT)
+    def interrupt(_signum: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
 
-    def ctrl_c(signum: int, frame: FrameType | None) -> None:
-        if _is_lost(frame):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        else:
-            signal.default_int_handler(signum, frame)
+    with _handling(dict.fromkeys(_ENDING, interrupt)), _endings_kept():
+        yield
 
+
+@contextlib.contextmanager
+def _handling(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Within this context signals have these handlers, where this is the main thread."""
     before: dict[int, Any] = {}
     with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
-        before = {n: signal.signal(n, interrupt) for n in _ENDING}
-        if hasattr(signal, "SIGALRM"):
-            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, interrupt)
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                before[signal.SIGINT] = signal.signal(signal.SIGINT, ctrl_c)
+        for number, handler in handlers.items():
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
@@ -236,18 +232,44 @@ def ending_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_lost(frame: FrameType | None) -> bool:
-    """Whether an exception raised in this frame would be printed and forgotten.
+@contextlib.contextmanager
+def _endings_kept() -> Iterator[None]:
+    """Within this context no signal that ends a command is lost.
 
-    The callback that Python's import system has for each module's lock is such a place.
+    What a handler raises while Python runs the callback of a weak reference or a finaliser is
+    printed and forgotten by Python. Here it is raised again a moment later, where the system has
+    timers.
     """
-    code = None if frame is None else frame.f_code
-    return (
-        code is not None
-        and code.co_name == "cb"
-        and code.co_filename == "<frozen importlib._bootstrap>"
-        and hasattr(signal, "setitimer")
-    )
+    main = threading.current_thread() is threading.main_thread()  # no other is interrupted
+    if not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+    usual = sys.unraisablehook
+    lost: list[BaseException] = []
+
+    def kept(fault: Any) -> None:
+        if isinstance(fault.exc_value, KeyboardInterrupt | SystemExit):
+            lost.append(fault.exc_value)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        else:
+            usual(fault)
+
+    def again(_signum: int, _frame: FrameType | None) -> None:
+        if lost and isinstance(lost[-1], SystemExit):
+            raise SystemExit(lost.pop().code)  # type: ignore[attr-defined]
+        if lost:
+            lost.pop()
+            signal.raise_signal(signal.SIGINT)  # a solver may be at work by now
+
+    with _handling({signal.SIGALRM: again}):
+        sys.unraisablehook = kept
+        try:
+            yield
+            if lost:
+                again(signal.SIGALRM, None)
+        finally:
+            sys.unraisablehook = usual
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def fail(text: str, code: int) -> NoReturn:
@@ -258,6 +280,18 @@ def fail(text: str, code: int) -> NoReturn:
             sys.stderr.write(f"{word} {line}\n")
         sys.stderr.flush()
     sys.exit(code)
+
+
+def end_without_stdout(error: OSError) -> NoReturn:
+    """End a command whose standard output is gone: in words, unless its reader left.
+
+    What is still to be printed goes into the void, or Python would fail once more at exit.
+    """
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file has nothing to divert
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(EXIT_FAILED)
+    fail(f"{error.filename or 'standard output'}: {error.strerror}.", EXIT_FAILED)
 
 
 def with_options(text: str, parameters: Collection[str]) -> str:
@@ -286,19 +320,16 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     def terminate(signum: int, frame: FrameType | None) -> None:
         sys.exit(128 + signum)
 
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        before: dict[int, Any] = {}
-        with contextlib.suppress(ValueError):  # not the main thread: leave signals alone
-            before = {n: signal.signal(n, terminate) for n in _ENDING}
+    def heard(*args: P.args, **kwargs: P.kwargs) -> R:
         # a closed stream is a silent one: words that nobody hears must not cost the answer
         sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         try:
             if isinstance(sys.stdout, io.TextIOWrapper):
                 sys.stdout.reconfigure(errors="backslashreplace")
-            result = command(*args, **kwargs)
-            sys.stdout.flush()
+            with _endings_kept():
+                result = command(*args, **kwargs)
+                sys.stdout.flush()
             return result
         except InputError as error:
             fail(with_options(str(error), parameters), EXIT_BAD_INPUT)
@@ -309,14 +340,14 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except MemoryError:
             fail("Not enough memory for this input.", EXIT_FAILED)
         except OSError as error:
-            # standard output is gone: quietly when its reader left (plan | head), else in words;
-            # into the void with the rest, or Python would fail once more at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(error, BrokenPipeError):
-                sys.exit(EXIT_FAILED)
-            fail(f"{error.filename or 'standard output'}: {error.strerror}.", EXIT_FAILED)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            end_without_stdout(error)
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        handlers: dict[int, Any] = dict.fromkeys(_ENDING, terminate)
+        if callable(signal.getsignal(signal.SIGINT)):  # else it is ignored, and stays so
+            handlers[signal.SIGINT] = signal.default_int_handler
+        with _handling(handlers):
+            return heard(*args, **kwargs)
 
     return run

@@ -53,6 +53,9 @@ def bash(line: str) -> list[str]:
         ("planner simulate --drift-settings none,mi", ["none,mixed"]),
         ("planner generate tiny-g", ["tiny-gang"]),
         ("planner import ve", ["verl"]),
+        ("planner explain wea", ["weave"]),
+        ("planner explain H8", ["H800"]),
+        ("planner explain --kind rule,me", ["rule,method"]),
         ("planner gap --trace production-2", ["production-200"]),
         ("planner gap --trace ", []),  # the shell offers files
     ],
@@ -106,7 +109,7 @@ def test_nothing_heavy_is_imported_at_a_press_of_tab(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from planner.cli import app, completion as c\n"
-        "for names in (c.policies, c.methods, c.tie_rules, c.objectives, c.conventions,\n"
+        "for names in (c.policies, c.methods, c.tie_rules,\n"
         "              c.size_parts, c.generators, c.profiles, c.catalog_names):\n"
         "    assert names('') or names is c.catalog_names\n"
         "heavy = {'pandas', 'pyomo', 'ortools', 'highspy', 'matplotlib', 'scipy', 'jinja2'}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from command_line import OPEN_SHOP, PRODUCTION, environment, invoke, ok, refused, run, write
+from instances.cluster_file import ClusterTables
+from instances.coefficients import Coefficients
+from instances.file_kinds import KEYS
+from planner.size.cost_file import CostTables
+from planner.sweep import study
 
+CLUSTER = '[rollout]\ngpu = "H20"\nhbm_gb = 96\n[train]\ngpu = "H800"\n[links]\nlinks = 4\n'
+TRACE = ("--trace", OPEN_SHOP)
+TO_CLUSTER = "a cluster file: give it to --cluster."
 HEADER, *ROWS = OPEN_SHOP.read_text(encoding="utf-8").splitlines()
 
 
@@ -37,7 +46,22 @@ MISSPELT = {
         ("plan", "--trace", OPEN_SHOP, "--durations", "wallclok"),
         ("Expected --durations in work, wallclock, got 'wallclok'. Did you mean 'wallclock'?",),
     ),
-    "number": (("plan", "--trace", OPEN_SHOP, "--max-rate", "17"), ("--max-rate: ", "16")),
+    "number": (
+        ("plan", "--trace", OPEN_SHOP, "--max-rate", "17"),
+        ("Expected --max-rate <= 16, got '17'. Most iterations of a job per period of its group.",),
+    ),
+    "no number": (
+        ("import", "philly", "log.csv", "--out", "t.csv", "--hours", "1w"),
+        ("Expected --hours to be a number, got '1w'. Length of the window of arrivals, hours.",),
+    ),
+    "no whole number": (
+        ("import", "philly", "log.csv", "--out", "t.csv", "--min-gpus", "2.5"),
+        ("Expected --min-gpus to be a whole number, got '2.5'. Fewest GPUs.",),
+    ),
+    "too small": (
+        ("import", "philly", "log.csv", "--out", "t.csv", "--min-hours", "-1"),
+        ("Expected --min-hours >= 0, got '-1'. Least duration, h.",),
+    ),
     "policy": (("plan", "--trace", OPEN_SHOP, "--policy", "weav"), ("Did you mean 'weave'?",)),
     "baseline": (
         ("plan", "--trace", OPEN_SHOP, "--baselines", "solo,collocated"),
@@ -122,6 +146,52 @@ def test_a_misspelt_column_that_is_needed(right: str, wrong: str, folder: Path) 
 def test_a_misspelt_key(words: tuple[str, ...], text: str, guess: str, folder: Path) -> None:
     write(folder / "s.toml", text)
     refused(invoke(*words, "s.toml"), "s.toml: Unknown", f"Did you mean '{guess}'?")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "text", "said"),
+    [
+        (("size", *TRACE, "--costs"), "cost file", CLUSTER, TO_CLUSTER),
+        (("plan", *TRACE, "--coefficients"), "file of coefficients", CLUSTER, TO_CLUSTER),
+        (("sweep",), "study", CLUSTER, TO_CLUSTER),
+        (("plan", *TRACE, "--cluster"), "cluster file", "[site]\npue = 1.2\n",
+         "a cost file: give it to --costs."),
+        (("plan", *TRACE, "--cluster"), "cluster file", "train_mfu = 0.4\n",
+         "a file of coefficients: give it to --coefficients."),
+        (("plan", *TRACE, "--cluster"), "cluster file", 'policies = ["weave"]\n',
+         "a study: give it to planner sweep."),
+    ],
+)  # fmt: skip
+def test_a_file_for_another_option_is_one_fault(
+    words: tuple[str, ...], kind: str, text: str, said: str, folder: Path
+) -> None:
+    got = invoke(*words, write(folder / "f.toml", text))
+    refused(got, f"f.toml: Expected a {kind}; these are keys of {said}")
+    assert len(got.err.splitlines()) == 1
+
+
+def test_one_misplaced_key_is_still_named(folder: Path) -> None:
+    """Two keys of a cluster and one of costs: the latter is the fault."""
+    text = '[rollout]\ngpu = "X"\nhbm_gb = 96\ninterest = 0.1\n'
+    got = invoke("plan", "--trace", OPEN_SHOP, "--cluster", write(folder / "f.toml", text))
+    refused(got, "Unknown key '[rollout] interest'.")
+
+
+def test_the_keys_of_each_kind_are_those_of_its_schema() -> None:
+    schemas = {"cluster": ClusterTables, "costs": CostTables}
+    for kind, tables in KEYS.items():
+        known = {table: set(keys.split()) for table, keys in tables.items()}
+        if kind == "coefficients":
+            assert known == {"": {field.name for field in dataclasses.fields(Coefficients)}}
+        elif kind == "study":
+            assert known == {table: set(keys) for table, keys in study._KNOWN_KEYS.items()}
+        else:
+            schema = schemas[kind].model_json_schema()
+            assert known.pop("") == set(schema["properties"])
+            of = {"rollout": "PoolTable", "train": "PoolTable"}
+            for table, keys in known.items():
+                name = of.get(table, f"{table.capitalize()}Table")
+                assert keys == set(schema["$defs"][name]["properties"]), (kind, table)
 
 
 def test_a_shipped_trace_by_its_name(folder: Path) -> None:

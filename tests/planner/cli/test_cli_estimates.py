@@ -89,7 +89,7 @@ def test_profile_json_is_the_estimate() -> None:
         "train_state_gb", "sync_gb", "sync_s", "rollout_roof", "train_roof", "tensor_parallel",
         "decode_slots",
     }  # fmt: skip
-    # Design section 7: 7B keeps 275.7 and 240 GB; 14 GB are 5.6 s at 20 Gb/s, 0.28 s at 400.
+    # Published: 7B keeps 275.7 and 240 GB; 14 GB are 5.6 s at 20 Gb/s, 0.28 s at 400.
     assert (got["rollout_state_gb"], got["train_state_gb"], got["sync_gb"]) == (275.7, 240, 14)
     assert got["sync_s"] == pytest.approx(5.88)
     assert 0 < got["rollout_expected_s"] < got["rollout_s"]

@@ -55,3 +55,35 @@ def test_its_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         program, *words = shlex.split(line)
         done: Outcome = invoke(*words, plan=program == "plan")
         assert done.code == 0, done.err
+
+
+#: The log that the example of each format reads: the least that makes a job.
+LOGS = {
+    "philly": (
+        "philly.csv",
+        "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 00:00:00,7200,8,57600,a\n",
+    ),
+    "generic": ("arrivals.csv", "job_id,arrival_s,service_sec,gpu_count\na,0,7200,8\n"),
+    "verl": (
+        "run-1.jsonl",
+        "".join(
+            f'{{"step": {step}, "timing_s/gen": 30, "timing_s/update_actor": 40}}\n'
+            for step in range(1, 5)
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_example_of_a_format_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, *words = shlex.split(
+        page(("import", name), 80, monkeypatch).partition("\nExample:\n")[2]
+    )
+    file, text = LOGS[name]
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert program == "planner"
+    ok(*words)
+    assert (tmp_path / "trace.csv").is_file()

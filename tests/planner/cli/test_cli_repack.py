@@ -271,7 +271,7 @@ def test_limits_are_those_of_the_plan(folder: Path) -> None:
 
 def test_out_holds_the_plan_after_the_moves_and_a_row_a_move(folder: Path) -> None:
     path = saved(pair(), folder)
-    outcome = ok("--plan", path, "--lasting-hours", "10", "--out", "after")
+    outcome = ok("--plan", path, "--lasting-hours", "10", "--out", "after", "--no-html")
     assert "Wrote repacked.json, moves.csv to after." in outcome.err
     assert names(folder / "after") == ["moves.csv", "repacked.json"]
     plan = read_plan(folder / "after" / "repacked.json")
@@ -286,8 +286,8 @@ def test_out_holds_the_plan_after_the_moves_and_a_row_a_move(folder: Path) -> No
     assert float(row["proposal_net_gain_usd"]) == pytest.approx(9.9 * PAIR_USD)
     again = ok("--plan", folder / "after" / "repacked.json", "--lasting-hours", "10")
     assert "No move can pay: now is the least price." in again.out
-    refused(invoke("--plan", path, "--out", "after"), "already holds", "--force")
-    ok("--plan", path, "--out", "after", "--force")
+    refused(invoke("--plan", path, "--out", "after", "--no-html"), "already holds", "--force")
+    ok("--plan", path, "--out", "after", "--no-html", "--force")
 
 
 def test_the_plan_of_the_document_is_valid_whatever_pays(folder: Path) -> None:

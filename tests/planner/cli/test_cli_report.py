@@ -51,6 +51,7 @@ COMMANDS = {
     "plan": ("plan", "--baselines", "solo,random", "--seeds", "2"),
     "gap": ("gap", "--processes", "1"),
     "size": ("size", *QUICK_SIZE),
+    "snapshot": ("snapshot", "--all-jobs"),
     "simulate": ("simulate", "--only", "runtime,failures", "--plan-at", "max"),
 }
 
@@ -65,6 +66,20 @@ def test_every_command_writes_a_sound_page(name: str, folder: Path, driver: WebD
     assert "How to reproduce this" in text
     assert f"planner {name} --trace tiny-gang.csv" in text
     assert "Assumptions and inputs" in text
+
+
+def test_moves_have_a_page_too(folder: Path, driver: WebDriver) -> None:
+    """The page of a dry run says what its document says."""
+    ok("plan", "--trace", "production-200", "--out", "replay", "--no-html", "-q")
+    words = ("--plan", "replay/plan.json", "--at-hours", "60", "--time-limit", "20s")
+    found = ok("repack", *words, "--json", "-q").json
+    ok("repack", *words, "--out", "d", "-q")
+    page = folder / "d" / "report.html"
+    check_report(driver, page)
+    text = text_of(page)
+    assert f"${found['usd_per_hour_after']:,.2f}/h" in text
+    assert all(move["job_id"] in text for change in found["proposals"] for move in change["moves"])
+    assert names(folder / "d") == ["moves.csv", "repacked.json", "report.html"]
 
 
 def test_everything_about_a_trace_is_one_sound_page(everything: Path, driver: WebDriver) -> None:

@@ -251,7 +251,7 @@ def test_no_terminal_cuts_a_figure(
         ("--block-hours", "0", "> 0 h, got 0"),
         ("--warm-up-hours", "-1", ">= 0 h, got -1"),
         ("--max-fleet", "3", "two whole numbers"),
-        ("--replications", "0", "greater than or equal to 1"),
+        ("--replications", "0", "--replications >= 1, got '0'"),
         ("--growth-in", "0y", "a time such as 2y or 18mo"),
         ("--only", "foo", "Known parts"),
     ],

@@ -130,7 +130,9 @@ def test_the_plan_in_the_document_is_valid() -> None:
 
 
 def test_async_jobs_are_in_cost_and_bound_alike(folder: Path) -> None:
-    got = ok("snapshot", "--trace", write(folder / "t.csv", MIXED), "--json", "--out", "o")
+    got = ok(
+        "snapshot", "--trace", write(folder / "t.csv", MIXED), "--json", "--out", "o", "--no-html"
+    )
     found = got.json["snapshot"]
     apart = 2 * ROLLOUT_USD + TRAIN_USD
     assert found["dedicated"] == {
@@ -165,7 +167,7 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path) -> None:
     for seed in ("0", "1"):
         here = tmp_path / seed
         here.mkdir()
-        options = ("--trace", GANG, "--json", "--out", "o", "--gantt", "g.svg")
+        options = ("--trace", GANG, "--json", "--out", "o", "--no-html", "--gantt", "g.svg")
         got = run("snapshot", *options, cwd=here, PYTHONHASHSEED=seed, TZ=f"UTC{seed}")
         assert got.code == 0, got.err
         outcomes.append((got.out, (here / "o/plan.json").read_bytes(),
@@ -358,7 +360,7 @@ def test_pins_are_shown_as_ranges(folder: Path) -> None:
 
 
 def test_out_writes_the_plan_and_check_accepts_it(folder: Path) -> None:
-    got = ok("snapshot", "--trace", GANG, "--out", "o")
+    got = ok("snapshot", "--trace", GANG, "--out", "o", "--no-html")
     assert "Wrote plan.json to o." in got.err
     assert names(folder / "o") == ["plan.json"]
     assert ok("check", folder / "o" / "plan.json").code == 0
@@ -369,7 +371,7 @@ def test_existing_files_are_refused_before_the_work(folder: Path) -> None:
     write(folder / "o" / "plan.json", "mine")
     write(folder / "g.svg", "mine")
     for options, said in (
-        (("--out", "o"), "o already holds plan.json"),
+        (("--out", "o", "--no-html"), "o already holds plan.json"),
         (("--gantt", "g.svg"), "g.svg is already there"),
         (("--gantt", "o"), "to end in .svg, .png, .pdf"),
         (("--gantt", "no/g.svg"), "of --gantt to exist"),
@@ -388,7 +390,7 @@ def test_force_replaces_files(folder: Path) -> None:
     (folder / "o").mkdir()
     write(folder / "o" / "plan.json", "mine")
     write(folder / "g.svg", "mine")
-    got = ok(*SHOP, "--out", "o", "--gantt", "g.svg", "--force")
+    got = ok(*SHOP, "--out", "o", "--no-html", "--gantt", "g.svg", "--force")
     assert "Drew group g1 to g.svg." in got.err
     assert (folder / "g.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert names(folder) == ["g.svg", "o"]
@@ -422,7 +424,7 @@ def test_nothing_but_async_jobs_has_no_picture(folder: Path) -> None:
 def test_no_plan_is_1_in_words(folder: Path) -> None:
     """One train node for a job, none allowed."""
     options = (*SHOP, "--max-train-nodes-total", "0")
-    got = invoke(*options, "--out", "o", "--gantt", "g.svg")
+    got = invoke(*options, "--out", "o", "--no-html", "--gantt", "g.svg")
     assert got.code == 1
     text = words(got.out)
     scope = "with groups of at most 5 jobs and one iteration a period, within the fleet caps,"
@@ -451,7 +453,7 @@ def test_none_found_is_1(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         )
 
     use_method(monkeypatch, "milp", nothing)
-    got = invoke(*SHOP, "--method", "milp", "--out", "o")
+    got = invoke(*SHOP, "--method", "milp", "--out", "o", "--no-html")
     assert got.code == 1
     text = words(got.out)
     assert "No plan is held: none was found before the method stopped." in text
@@ -465,7 +467,7 @@ def test_ctrl_c_prints_what_is_held_and_ends_with_130(
 ) -> None:
     use_method(monkeypatch, "milp", start_plan(StoppedBy.INTERRUPT))
     trace = write(folder / "t.csv", ALONE)
-    options = ("snapshot", "--trace", trace, "--method", "milp", "--out", "o")
+    options = ("snapshot", "--trace", trace, "--method", "milp", "--out", "o", "--no-html")
     got = invoke(*options)
     assert got.code == 130
     assert "Stopped by Ctrl-C: not proven to be the least." in words(got.out)
@@ -503,13 +505,13 @@ def test_what_is_refused_is_2_and_says_why(
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("1.5h", 5400), ("5m", 300), ("5 min", 300), ("0", 0),
-     ("250ms", 0.25), (" 7s ", 7), (".5m", 30)],
+     ("250ms", 0.25), (" 7s ", 7), (".5m", 30), ("2d", 172800)],
 )  # fmt: skip
 def test_times_have_units(text: str, seconds: float) -> None:
     assert seconds_of(text, "--time-limit") == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "s", "5d", "1e3", "inf", "nan", "5m3", "٣s", "1" * 400])
+@pytest.mark.parametrize("text", ["", "s", "5w", "1e3", "inf", "nan", "5m3", "٣s", "1" * 400])
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"--t a time such as 90, 90s, 5m or 1\.5h, got"):
         seconds_of(text, "--t")
@@ -554,7 +556,18 @@ def test_a_real_ctrl_c_prints_the_plan_held(tmp_path: Path) -> None:
     trace = write(tmp_path / "t.csv", ALONE)
     python = command()[0]
     process = subprocess.Popen(
-        [python, "-c", WAITING, "snapshot", "--trace", str(trace), "--out", "o", "--json"],
+        [
+            python,
+            "-c",
+            WAITING,
+            "snapshot",
+            "--trace",
+            str(trace),
+            "--out",
+            "o",
+            "--no-html",
+            "--json",
+        ],
         cwd=tmp_path,
         env=environment(PYTHONPATH=str(Path(__file__).parents[3])),
         stdout=subprocess.PIPE,

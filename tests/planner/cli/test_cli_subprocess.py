@@ -302,11 +302,21 @@ def test_head_gets_its_line_and_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("options", [["--json"], []], ids=["json", "table"])
-def test_a_full_disk_under_stdout(options: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "--trace", str(OPEN_SHOP), "--json"],
+        ["plan", "--trace", str(OPEN_SHOP)],
+        ["--version"],
+        ["--help"],
+        ["plan", "--help"],
+    ],
+    ids=["json", "table", "version", "help", "help of a command"],
+)
+def test_a_full_disk_under_stdout(words: list[str], tmp_path: Path) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
-            command("plan", "--trace", OPEN_SHOP, *options),
+            command(*words),
             cwd=tmp_path,
             env=environment(),
             stdout=full,

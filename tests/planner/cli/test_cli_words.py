@@ -90,6 +90,33 @@ def test_synthetic_traces_are_called_synthetic(folder: Path) -> None:
     assert said not in words(ok("plan", "--trace", write(folder / "t.csv", MEASURED)).out)
 
 
+SHORT = """\
+job_id,arrival_s,{length},slo,rollout_s,train_s,sync_s,rollout_state_gb,train_state_gb,\
+rollout_switch_s,train_switch_s
+a,0,{a},2,200,90,18,1,1,0,0
+b,5,{b},2,200,90,10,1,1,0,0
+"""
+
+
+@pytest.mark.parametrize("command", ["plan", "gap", "snapshot", "size"])
+def test_hours_given_as_seconds_are_warned_of(command: str, folder: Path) -> None:
+    """T = 200 + 90 + 18 = 308 s: 24 of something, written in column duration_s, is no iteration."""
+    trace = write(folder / "t.csv", SHORT.format(length="duration_s", a=24, b=12))
+    more = {"snapshot": ("--all-jobs",), "size": ("--only", "alternatives")}.get(command, ())
+    assert (
+        "warning: 2 of 2 jobs are shorter than one iteration (a: duration_s 24, one iteration 308 "
+        "s, 0.078 iterations): is duration_s in seconds?"
+    ) in ok(command, "--trace", trace, "-q", *more).err
+
+
+def test_less_than_one_iteration_is_warned_of_and_one_is_not(folder: Path) -> None:
+    trace = write(folder / "t.csv", SHORT.format(length="iterations", a=1, b=0.5))
+    said = ok("plan", "--trace", trace, "-q").err
+    assert "1 of 2 jobs is shorter than one iteration (b: duration_s 150, one iteration 300" in said
+    whole = write(folder / "w.csv", SHORT.format(length="iterations", a=1, b=1))
+    assert "one iteration" not in ok("plan", "--trace", whole, "-q").err
+
+
 def test_a_measured_sync_needs_no_size(folder: Path) -> None:
     """42 s take 100 GB by the link model (0.42 s a GB): link use is known, and --strict passes."""
     trace = write(folder / "t.csv", MEASURED)
@@ -263,7 +290,7 @@ def test_verbose_changes_no_answer(command: tuple[str | Path, ...], folder: Path
 
 
 def test_the_price_of_a_moment_is_per_hour_and_of_a_replay_in_all(folder: Path) -> None:
-    ok("snapshot", "--trace", OPEN_SHOP, "--out", "moment")
+    ok("snapshot", "--trace", OPEN_SHOP, "--out", "moment", "--no-html")
     got = words(ok("check", "moment/plan.json").out)
     assert "price re-derived: $57.04/h (claimed $57.04/h)" in got  # a node of each kind
     ok("plan", "--trace", OPEN_SHOP, "--out", "replay", "--no-html")

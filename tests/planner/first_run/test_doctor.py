@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from command_line import invoke, run
 from instances.errors import CheckError
@@ -85,6 +87,22 @@ def test_it_fails_with_exit_code_1_and_says_what_next(monkeypatch: pytest.Monkey
     assert "Next: python -m pip install" in outcome.err
     assert "Traceback" in outcome.err  # only because of --verbose
     assert "proved least" in outcome.out  # the others went on
+
+
+def test_a_broken_optional_package_is_no_failure_and_its_advice_a_sentence_of_its_own() -> None:
+    broken = Package(
+        name="numba",
+        wanted=">=0.61",
+        extra="speed",
+        version="0.68",
+        fault="ImportError: no llvm",
+        use="speed",
+    )
+    found = Diagnosis(machine=machine(), packages=(broken,), outcomes=())
+    assert found.ok
+    out = io.StringIO()
+    print_doctor(found, Console(file=out, width=160))
+    assert "speed (optional). ImportError: no llvm. Get it: " in out.getvalue()
 
 
 # --- the checks -----------------------------------------------------------------------------------

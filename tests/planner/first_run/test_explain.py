@@ -49,12 +49,64 @@ def test_a_misspelt_word_gets_the_nearest_and_exit_code_2() -> None:
     refused(invoke("explain", "weave", "zzzzqqq", "slos"), "'zzzzqqq'", "'slos'", "'slo'")
 
 
-def test_without_a_word_all_are_listed_by_kind() -> None:
+def test_without_a_word_all_but_the_outputs_are_listed_by_kind() -> None:
     out = ok("explain").out
     for kind in KINDS:
         assert f"\n{kind} (" in f"\n{out}"
+    assert "planner explain --kind output lists them." in out
     words = set(out.split())
+    names = {e.name for e in every_entry() if " " not in e.name and e.kind != "output"}
+    assert names <= words
+    assert "usd_per_hour_mean" not in words
+
+
+def test_the_list_is_short_enough_to_be_read() -> None:
+    assert len(listed(80, [kind for kind in KINDS if kind != "output"]).splitlines()) < 120
+
+
+def test_all_and_kinds_list_what_was_asked_for() -> None:
+    words = set(ok("explain", "--all").out.split())
     assert {entry.name for entry in every_entry() if " " not in entry.name} <= words
+    assert ok("explain", "--kind", "rules").out == ok("explain", "--kind", "rule").out
+    assert (
+        ok("explain", "--kind", "columns,policy").out
+        == ok("explain", "--kind", "input,policies").out
+    )
+    shown = ok("explain", "--kind", "convention").out
+    assert "wallclock" in shown
+    assert "tightest" not in shown
+    kinds = {entry["kind"] for entry in ok("explain", "--kind", "rule", "--json").json["entries"]}
+    assert kinds == {"rule"}
+    refused(invoke("explain", "--kind", "ruels"), "got 'ruels'. Did you mean 'rules'?")
+    refused(invoke("explain", "--kind", ","), "Expected --kind in input,", "got ','")
+    refused(invoke("explain", "slo", "--all"), "Expected words, or --kind or --all")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("idle", "Share of the paid node time"),
+        ("h20", "GPU of the rollout pool"),
+        ("H800", "GPU of the train pool"),
+        ("valid plan", "keeps every rule of planner check"),
+        ("valid", "see valid plan"),
+        ("cost/bound", "see ratio"),
+        ("own", "newsvendor is the rule"),
+        ("owned", "see own"),
+        ("rented", "only while they are needed"),
+        ("async", "dedicated nodes"),
+        ("p95", "95 % of values do not exceed"),
+        ("colocated_factor", "Option --colocated-factor"),
+    ],
+)
+def test_words_that_the_first_answers_print(word: str, said: str) -> None:
+    assert said in " ".join(ok("explain", word).out.split())
+
+
+def test_a_word_may_end_in_its_kind() -> None:
+    assert find("work convention") == find("work")
+    assert [entry.kind for entry in find("slo rule")] == ["rule"]
+    refused(invoke("explain", "work rule"), "Unknown word 'work rule'")
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])

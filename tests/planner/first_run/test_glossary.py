@@ -213,7 +213,7 @@ def test_no_two_entries_of_a_kind_say_the_same_of_one_name() -> None:
 
 
 def test_defaults_are_those_of_the_code() -> None:
-    """$1.85 and $5.28 a GPU-hour, 2,000 GB a node, 8 GPUs: design section 7."""
+    """$1.85 and $5.28 a GPU-hour, 2,000 GB a node, 8 GPUs: the stated defaults."""
     prices = next(e for e in find("usd_per_gpu_hour") if "cluster.toml" in e.where)
     assert prices.default == "1.85 (rollout); 5.28 (train)"
     assert next(e for e in find("host_dram_gb") if "cluster.toml" in e.where).default == "2000"

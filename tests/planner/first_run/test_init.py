@@ -16,6 +16,7 @@ from instances.trace import read_trace
 from planner.first_run.commented_toml import cluster_toml, costs_toml
 from planner.first_run.glossary_settings import CLUSTER, COSTS, STUDY
 from planner.first_run.project import COMMANDS, FILES, JOBS
+from planner.plan.planning import plan_trace
 from planner.size.cost_file import CostTables, costs_from_dict, read_costs
 from planner.size.pool_costs import default_costs
 from planner.sweep.study import AXES, BootstrapTable, CaseTable, TraceTable, _StudyTable
@@ -110,6 +111,15 @@ def test_the_trace_has_measured_and_estimated_jobs(project: Path) -> None:
     assert jobs.extra["team"]
 
 
+def test_sharing_pays_in_the_example_as_a_first_reader_expects(project: Path) -> None:
+    """By either convention; colocated is the nearer rival, as its iterations are no longer."""
+    jobs = read_trace(project / "jobs.csv")
+    report = plan_trace(jobs, policy="weave", baselines=("solo", "colocated"))
+    for by_policy in report.results.values():
+        usd = {name: result.usd_total for name, result in by_policy.items()}
+        assert usd["weave"] < usd["colocated"] < usd["solo"]
+
+
 def test_next_steps_explain_every_column_of_the_trace(project: Path) -> None:
     text = (project / "NEXT_STEPS.md").read_text(encoding="utf-8")
     for column in JOBS.partition("\n")[0].split(","):
@@ -148,6 +158,13 @@ def test_it_says_what_comes_next_on_stderr(tmp_path: Path) -> None:
         assert command in outcome.err
 
 
+def test_its_cd_is_no_option_where_the_folder_begins_with_a_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "cd ./-new\n" in ok("init", "--", "-new").err
+
+
 def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("mine", encoding="utf-8")
     refused(invoke("init", tmp_path), "already holds jobs.csv", "--force")
@@ -159,5 +176,7 @@ def test_nothing_is_replaced_without_force(tmp_path: Path) -> None:
 
 def test_a_file_or_a_folder_too_deep_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    refused(invoke("init", tmp_path / "file"), "Expected DIR to name a folder")
+    refused(invoke("init", tmp_path / "file"), "Expected DIR to name a folder", "is a file.")
+    (tmp_path / "link").symlink_to("nowhere")
+    refused(invoke("init", tmp_path / "link"), "is a link to nothing.")
     refused(invoke("init", tmp_path / "no" / "such"), "above DIR to exist")

@@ -3,44 +3,94 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 import weakref
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from instances.errors import InputError
-from planner.output.terminal import Reporter, ending_as_interrupt, with_options
+from planner.output.terminal import Reporter, ending_as_interrupt, guarded, with_options
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs POSIX signals")
+class Watched:
+    """Something that a weak reference may watch."""
+
+
+def lose(number: signal.Signals) -> None:
+    """Send a signal within the callback of a weak reference: what a handler raises is lost."""
+    watched = [Watched()]
+
+    def callback(_: object) -> None:
+        signal.raise_signal(number)
+        for _i in range(1000):  # the handler runs between two of these
+            pass
+
+    watching = weakref.ref(watched[0], callback)
+    watched.clear()
+    assert watching() is None  # the callback has run
+
+
+@pytest.fixture
+def usual_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+NEEDS_TIMERS = pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs POSIX signals")
+
+
+@NEEDS_TIMERS
+@pytest.mark.usefixtures("usual_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_python_would_lose_is_given_again(number: signal.Signals) -> None:
-    """In the import system's callback exceptions are printed and forgotten, signals with them."""
-    scope: dict[str, Any] = {"signal": signal, "number": number}
-    source = (
-        "def cb(_):\n    signal.raise_signal(number)\n    for _ in range(1000):\n        pass\n"
-    )
-    exec(compile(source, "<frozen importlib._bootstrap>", "exec"), scope)
-
-    class Watched:
-        pass
-
-    watched = [Watched()]
-    watching = weakref.ref(watched[0], scope["cb"])
-
     def struck() -> None:
         with ending_as_interrupt():
-            watched.clear()
-            assert watching() is None  # the callback has run, and nothing was lost in it
+            lose(number)
             time.sleep(5)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            struck()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        struck()
+
+
+@NEEDS_TIMERS
+@pytest.mark.usefixtures("usual_ctrl_c")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("seconds", [5, 0], ids=["at work", "just done"])
+def test_a_command_ends_though_its_signal_was_lost(
+    number: signal.Signals, code: int, seconds: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        lose(number)
+        time.sleep(seconds)
+
+    alarm, hook = signal.getsignal(signal.SIGALRM), sys.unraisablehook
+    with pytest.raises(SystemExit) as ended:
+        guarded(work)()
+    assert ended.value.code == code
+    assert "Traceback" not in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGALRM) is alarm
+    assert sys.unraisablehook is hook
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.usefixtures("usual_ctrl_c")
+def test_other_faults_that_python_forgets_are_reported_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faults = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda fault: faults.append(fault.exc_value))
+
+    def work() -> None:
+        watched = [Watched()]
+        watching = weakref.ref(watched[0], lambda _: 1 / 0)
+        watched.clear()
+        assert watching() is None
+
+    guarded(work)()
+    assert [type(fault) for fault in faults] == [ZeroDivisionError]
 
 
 # --- verbose, quiet and option names --------------------------------------------------------------
