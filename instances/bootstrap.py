@@ -142,8 +142,9 @@ def bootstrap_trace(
 
     Examples
     --------
-    >>> from instances.generate import tiny_open_shop
-    >>> bootstrap_trace(tiny_open_shop(), seed=0, growth=2).job_id
+    >>> from planner import catalog_path, read_trace
+    >>> jobs = read_trace(catalog_path("tiny-open-shop")).jobs
+    >>> bootstrap_trace(jobs, seed=0, growth=2).job_id
     ('b0001-shop-2', 'b0002-shop-2', 'b0003-shop-2', 'b0004-shop-2')
     """
     require_bursts(bursts)

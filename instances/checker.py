@@ -1,4 +1,4 @@
-"""The independent checker: every rule of design section 3, and the price, from a plan alone.
+"""The independent checker: every rule of a valid plan, and the price, from a plan alone.
 
 It solves nothing and shares no code with any scheduler. :func:`check_plan` checks a whole
 plan; :func:`check_group`, from :mod:`instances.group_checker`, one version of one group (the
@@ -35,7 +35,15 @@ from instances.loss_checker import Done, Losses
 from instances.pause_checker import Pauses, check_held, check_paused_slo
 from instances.plan import SNAPSHOT_HOURS, DedicatedNodes, GroupVersion, HeldNodes, Plan
 
-__all__ = ["RULES", "CheckReport", "Violation", "check_group", "check_plan", "recost"]
+__all__ = [
+    "RULES",
+    "TOLERANCE_USD_REL",
+    "CheckReport",
+    "Violation",
+    "check_group",
+    "check_plan",
+    "recost",
+]
 
 #: Iterations done in a stay, relative to the job's number of iterations.
 TOLERANCE_ITERATIONS_REL: Final = 1e-6
@@ -51,6 +59,8 @@ class CheckReport:
 
     Attributes
     ----------
+    violations : tuple of Violation
+        Every broken rule, empty where the plan is valid.
     counts : dict of str to int
         Violations per broken rule, in the order of ``RULES``; rules that hold are left out.
     n_groups, n_jobs : int
@@ -118,7 +128,7 @@ def _holdings(plan: Plan) -> list[tuple[float, float, int, int]]:
 
 
 def check_plan(plan: Plan) -> CheckReport:
-    """Check every interval of a plan against section 3 of the design, and its price.
+    """Check every interval of a plan against every rule, and its price.
 
     Violations come group by group in the plan's order, then starts, then job by job, then pauses,
     losses, held nodes, the fleet and the price.

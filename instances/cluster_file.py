@@ -1,6 +1,6 @@
 """Read and write a :class:`~instances.hardware.Cluster` as TOML or JSON tables.
 
-Every key carries its unit and every default of design section 7 can be overridden::
+Every key carries its unit and every default number can be overridden::
 
     [rollout]                 # the pool that generates responses
     gpu = "H20"
@@ -36,6 +36,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from instances.errors import InputError
+from instances.file_kinds import refuse_other_kind
 from instances.hardware import DEFAULT_CLUSTER, Cluster, GpuType, Links, ModelDefaults, NodeType
 from instances.schema_faults import MAX_SHOWN, refuse, say
 from instances.toml_file import read_toml
@@ -144,6 +145,7 @@ def cluster_from_dict(data: Any, source: str = "cluster") -> Cluster:
     try:
         tables = ClusterTables.model_validate(data)
     except ValidationError as error:
+        refuse_other_kind(data, "cluster", source)
         errors = error.errors(include_url=False)
         refuse([_say(e) for e in errors[:MAX_SHOWN]], len(errors), source)
     models = DEFAULT_CLUSTER.models

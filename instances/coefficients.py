@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.errors import InputError, did_you_mean
+from instances.file_kinds import refuse_other_kind
 from instances.hardware import GpuType
 from instances.toml_file import read_toml
 
@@ -71,6 +72,8 @@ class Coefficients:
         Model FLOPs utilisation of the update and the log-prob passes; the second one for GPUs
         with less than ``low_balance_flop_per_byte`` (an H20 has 37, an H800 295), which reach
         a larger share of their smaller peak.
+    low_balance_flop_per_byte : float
+        Peak bf16 FLOP per byte of HBM bandwidth below which a GPU counts as such.
     logprob_passes : float
         Forward passes for log-probabilities per training phase (old policy and reference).
     hbm_share : float
@@ -242,6 +245,7 @@ def coefficients_from_dict(
     known = [entry.name for entry in dataclasses.fields(Coefficients)]
     for name, value in data.items():
         if name not in known:
+            refuse_other_kind(data, "coefficients", source)
             raise InputError(
                 f"{source}: Unknown coefficient '{name}'.{did_you_mean(name, known)} "
                 f"Known coefficients: {', '.join(known)}."

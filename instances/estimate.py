@@ -37,7 +37,7 @@ log-prob passes, plus causal attention, at the MFU of the GPU::
 
     (6 + 2 passes) N (P s + A s^2) / (MFU F G),   s = p + L, or its mean in the expected case
 
-**Memory and sync** are those of design section 7 (:func:`~instances.profiles.model_estimates`).
+**Memory and sync** follow from ``model_b`` (:func:`~instances.profiles.model_estimates`).
 
 Left out: mixture-of-experts models (dense only), reward and environment time, pipeline bubbles,
 whether the *optimiser* fits the training GPUs, framework start-up, and any loss of MFU with more
@@ -89,7 +89,6 @@ __all__ = [
     "Workload",
     "estimate",
     "estimate_phases",
-    "estimate_table",
     "misfit_words",
 ]
 
@@ -409,12 +408,24 @@ class Estimate:
 
     Attributes
     ----------
+    model_b : float
+        Parameters, 1e9.
+    max_tokens : float
+        Token limit of a response.
+    prompts_per_step : float
+        Prompts of an iteration.
+    samples_per_prompt : float
+        Responses to each.
+    rollout_nodes : int
+        Rollout nodes of the job.
+    train_nodes : int
+        Train nodes of the job.
     rollout_s, train_s : float
         Worst case: every response reaches ``max_tokens``.
     rollout_expected_s, train_expected_s : float
         With response lengths spread below the limit.
     rollout_state_gb, train_state_gb : float
-        Host DRAM per node (design section 7).
+        Host DRAM per node.
     sync_gb, sync_s : float
         One bf16 copy, and its hierarchical transfer.
     rollout_roof, train_roof : str
@@ -551,28 +562,4 @@ def misfit_words(work: Workload, index: int, cluster: Cluster) -> str:
         f"model_b {work.model_b[index]:g} and max_tokens {work.max_tokens[index]:g} on "
         f"{gpus:g} {gpu.name} of {gpu.hbm_gb:g} GB: no replica holds the weights and one "
         f"sequence of full length"
-    )
-
-
-def estimate_table(
-    *,
-    model_b: tuple[float, ...] = (3.0, 7.0, 14.0, 32.0, 72.0),
-    max_tokens: tuple[float, ...] = (8192.0, 32768.0),
-    prompts_per_step: float = 128.0,
-    samples_per_prompt: float = 8.0,
-    cluster: Cluster = DEFAULT_CLUSTER,
-    coefficients: Coefficients = DEFAULT_COEFFICIENTS,
-) -> tuple[Estimate, ...]:
-    """Return one estimate per model size and token limit, on one node of each pool."""
-    return tuple(
-        estimate(
-            model_b=b,
-            max_tokens=limit,
-            prompts_per_step=prompts_per_step,
-            samples_per_prompt=samples_per_prompt,
-            cluster=cluster,
-            coefficients=coefficients,
-        )
-        for b in model_b
-        for limit in max_tokens
     )

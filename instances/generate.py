@@ -111,13 +111,12 @@ def production(
     ==============  ========================================================  =================
     quantity        distribution                                              source
     ==============  ========================================================  =================
-    number, span    ``n_jobs`` jobs; 370.2 h from the first arrival (0) to    published marginal,
-                    the last departure, every job running alone               design section 8
+    number, span    ``n_jobs`` jobs; 370.2 h from the first arrival (0) to    published marginal
+                    the last departure, every job running alone
     arrival_s       sorted uniform, stretched until the last departure is     guess
                     the horizon exactly
     duration_s      1 h + lognormal (sigma 0.8, cut at 2.5 sigma), scaled     mean: published
-                    to a mean of exactly 27.9 h                               marginal, design
-                                                                              section 8;
+                    to a mean of exactly 27.9 h                               marginal;
                                                                               shape: guess
     model_b,        profile ``production`` of :mod:`instances.profiles`       see there
     max_tokens,
@@ -125,7 +124,7 @@ def production(
     node counts     1 and 1; with ``gangs`` rollout 1 / 2 / 4 nodes with      guess
                     50 / 30 / 20 %, train 1, 2 or 4 nodes with equal
                     chances among those that do not exceed it
-    states,         from ``model_b`` and ``cluster``, flagged estimated       design section 7
+    states,         from ``model_b`` and ``cluster``, flagged estimated       published; guesses
     switches, sync
     ==============  ========================================================  =================
 
@@ -244,23 +243,19 @@ def profiles(
     ==============  ========================================================  =================
     quantity        distribution                                              source
     ==============  ========================================================  =================
-    number, span    300 jobs arriving within 580 h                            published marginal,
-                                                                              design section 8
+    number, span    300 jobs arriving within 580 h                            published marginal
     arrival_s       Poisson with rate 1 + 0.5 cos(2 pi (hour - 15) / 24),     guess (the published
                     0.6 of that on two days of seven; first arrival at 0      arrivals are
                                                                               Philly's)
     duration_s      1 h + lognormal whose sigma makes the mean exactly        mean and longest:
-                    14.4 h and the longest exactly 142.9 h                    published marginal,
-                                                                              design section 8;
+                    14.4 h and the longest exactly 142.9 h                    published marginal;
                                                                               shape: guess
     profile         kind x size of ``PROFILE_TABLE``, equal chances           kinds and sizes:
-                                                                              published marginal,
-                                                                              design section 8;
+                                                                              published marginal;
                                                                               numbers: guess
-    slo             U(1, 2), four decimals                                    published marginal,
-                                                                              design section 8
+    slo             U(1, 2), four decimals                                    published marginal
     node counts     1 and 1                                                   guess
-    states,         from ``model_b`` and ``cluster``, flagged estimated       design section 7
+    states,         from ``model_b`` and ``cluster``, flagged estimated       published; guesses
     switches, sync
     ==============  ========================================================  =================
 
@@ -334,7 +329,7 @@ def tiny_open_shop() -> JobTable:
 
 
 def tiny_sync_gap() -> JobTable:
-    """Return the three jobs of design section 3 that sync keeps off one pair of nodes.
+    """Return the three jobs of FORMULATION section 4 that sync keeps off one pair of nodes.
 
     r = (5, 5, 1), t = (2, 3, 6), s = (2, 3, 0), deadlines 11 s. Loads are 11 s on each node and
     the longest T is 11 s, yet the least period is 11.5 s: loads admit the group, no schedule
@@ -350,7 +345,7 @@ def tiny_sync_gap() -> JobTable:
 
 
 def tiny_gang() -> JobTable:
-    """Return the five gangs of design section 3 that need 34 s where node loads say 31 s.
+    """Return the five gangs of FORMULATION section 4 that need 34 s where node loads say 31 s.
 
     r = (5, 3, 11, 6, 9), t = (3, 4, 6, 5, 3), s = 0, on 3, 2, 3, 2, 2 rollout nodes and 1 train
     node. In a group of three rollout nodes any two gangs share a node, so rollouts queue: 34 s.

@@ -1,4 +1,4 @@
-"""The independent checker's half for one group: every rule of design section 3 but the trace's.
+"""The independent checker's half for one group: every rule but the trace's.
 
 :func:`check_group` checks one version of one group; :mod:`instances.checker` follows the
 versions of a whole plan over time, and its price, with the tolerances and the log of here.
@@ -85,6 +85,10 @@ class Violation:
 
     Attributes
     ----------
+    message : str
+        In words.
+    unit : str
+        Of ``amount``.
     rule : str
         One of ``RULES``.
     group_id, job_id, node : str or None
@@ -232,7 +236,7 @@ def check_group(
     *,
     index: Mapping[str, int] | None = None,
 ) -> list[Violation]:
-    """Check one version of one group against section 3 of the design.
+    """Check one version of one group against every rule of a group.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""GPUs, nodes, pools and links, with the default numbers of design section 7.
+"""GPUs, nodes, pools and links, with their default numbers.
 
 :mod:`instances.cluster_file` reads a :class:`Cluster` from TOML.
 """
@@ -25,7 +25,21 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class GpuType:
-    """One kind of GPU: memory in GB (1e9 bytes), bandwidth in TB/s, price in $/GPU-hour."""
+    """One kind of GPU: memory in GB (1e9 bytes), bandwidth in TB/s, price in $/GPU-hour.
+
+    Attributes
+    ----------
+    name : str
+        As it is printed.
+    hbm_gb : float
+        Memory, GB (1e9 bytes).
+    hbm_tb_per_s : float
+        Memory bandwidth, TB/s.
+    bf16_tflops : float
+        Dense bf16 peak, TFLOPS.
+    usd_per_gpu_hour : float
+        Price, $ per GPU and hour.
+    """
 
     name: str
     hbm_gb: float
@@ -36,7 +50,17 @@ class GpuType:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeType:
-    """One kind of whole node; ``host_dram_gb`` is M of the design (GB = 1e9 bytes)."""
+    """One kind of whole node; ``host_dram_gb`` is ``M`` (GB = 1e9 bytes).
+
+    Attributes
+    ----------
+    gpu : GpuType
+        Its GPUs.
+    gpus_per_node : int
+        How many.
+    host_dram_gb : float
+        ``M``: host memory, GB.
+    """
 
     gpu: GpuType
     gpus_per_node: int = 8
@@ -52,10 +76,17 @@ class NodeType:
 class Links:
     """Network inside a cluster and between the two clusters, Gb/s.
 
-    ``links`` is the number of links between the two clusters; ``None`` means the default,
-    one per 16 nodes of the larger pool (a guess). ``flat_over_hierarchical`` is a measured ratio
-    of flat to hierarchical sync seconds; ``None`` means that nobody measured it, and flat sync
-    follows the simple model of :mod:`instances.network`.
+    Attributes
+    ----------
+    intra_gbps : float
+        One link inside a cluster, Gb/s.
+    inter_gbps : float
+        One link between the clusters, Gb/s.
+    links : int or None
+        Links between the clusters; ``None``: one per 16 nodes of the larger pool (a guess).
+    flat_over_hierarchical : float or None
+        Measured sync seconds, flat over hierarchical; ``None``: nobody measured it, and
+        flat sync follows the simple model of :mod:`instances.network`.
     """
 
     intra_gbps: float = 400.0
@@ -76,6 +107,19 @@ class ModelDefaults:
 
     Used for columns that a trace leaves out but whose ``model_b`` it gives; linear between
     stated sizes and constant outside. Values so obtained are labelled estimated.
+
+    Attributes
+    ----------
+    model_b : float
+        Parameters, 1e9.
+    rollout_state_gb : float
+        Host DRAM per rollout node, GB.
+    train_state_gb : float
+        Host DRAM per train node, GB.
+    rollout_switch_s : float
+        Warm-start seconds of a rollout.
+    train_switch_s : float
+        Warm-start seconds of train.
     """
 
     model_b: float
@@ -94,7 +138,7 @@ H800: Final = GpuType(
 
 
 def _points() -> tuple[ModelDefaults, ...]:
-    """Return the stated points of design section 7, with the gaps between them filled.
+    """Return the stated points, with the gaps between them filled.
 
     Rollout state: 3B 200 and 14B 350 are guesses, 7B 275.7 and 32B 490.3 are published.
     Train state: 240 (7B) and 520.4 (32B) are published. Switches: 0.9 to 1.9 s (rollout) and
@@ -123,7 +167,19 @@ DEFAULT_MODELS: Final = _points()
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Two GPU pools and the links between them."""
+    """Two GPU pools and the links between them.
+
+    Attributes
+    ----------
+    rollout : NodeType
+        A node of the rollout pool.
+    train : NodeType
+        A node of the train pool.
+    links : Links
+        Inside and between the two clusters.
+    models : tuple of ModelDefaults
+        State and switches by model size, for columns that a trace leaves out.
+    """
 
     rollout: NodeType = NodeType(gpu=H20)
     train: NodeType = NodeType(gpu=H800)

@@ -68,6 +68,11 @@ class ImportSummary:
         Profile they were drawn from.
     window : tuple of (str, str)
         First and last arrival kept, as the log writes them.
+    running : int
+        Jobs left out that arrived before the window and still run at its start, those that the
+        other filters leave out not counted.
+    pools : tuple of (str, int)
+        GPU and GPUs of a node, of the rollout and of the train pool.
     """
 
     source: str
@@ -78,6 +83,8 @@ class ImportSummary:
     seed: int
     profile: str
     window: tuple[str, str]
+    running: int
+    pools: tuple[tuple[str, int], tuple[str, int]]
 
     def lines(self) -> tuple[str, ...]:
         """Return the summary as lines of text."""
@@ -86,13 +93,33 @@ class ImportSummary:
             f"{count} GPUs as {rollout}+{train} nodes: {jobs}"
             for count, (rollout, train, jobs) in self.gpus.items()
         )
+        still: tuple[str, ...] = ()
+        if self.running:
+            one = self.running == 1
+            still = (
+                f"{self.running} {'job' if one else 'jobs'} that arrived earlier still "
+                f"{'runs' if one else 'run'} at the start of the window and "
+                f"{'is' if one else 'are'} left out: the cluster starts empty.",
+            )
         return (
             f"{self.source}: {self.rows_read} rows read, {self.kept} kept.",
             f"Left out: {dropped}.",
             f"Arrivals kept: {self.window[0]} to {self.window[1]}.",
+            *still,
             f"Jobs by size: {gpus}.",
+            self._hardware(),
             f"RL phase profiles are synthetic: {self.profile}, seed {self.seed}.",
         )
+
+    def _hardware(self) -> str:
+        """Return what a job of the commonest size becomes, in nodes and GPUs."""
+        count = max(self.gpus, key=lambda size: (self.gpus[size][2], -size))
+        nodes = self.gpus[count][:2]
+        kinds = zip(nodes, ("rollout", "train"), strict=True)
+        words = " and ".join(f"{n} {kind} {'node' if n == 1 else 'nodes'}" for n, kind in kinds)
+        pools = zip(nodes, self.pools, strict=True)
+        gpus = " + ".join(f"{n * per_node} {gpu}" for n, (gpu, per_node) in pools)
+        return f"A job of {count} {'GPU' if count == 1 else 'GPUs'} becomes {words} ({gpus} GPUs)."
 
 
 class ImportChoices(TypedDict, total=False):
@@ -181,6 +208,13 @@ class _Options:
         dropped["jobs"] = len(rows) - len(first)
         return first, dropped
 
+    def running(self, arrival_s: FloatArray, duration_s: FloatArray, gpus: IntArray) -> int:
+        """Return how many jobs arrived before the window and run at its start."""
+        start_s = arrival_s.min() + 3600 * self.start_h
+        runs = (arrival_s < start_s) & (arrival_s + duration_s > start_s)
+        runs &= (gpus >= self.min_gpus) & (duration_s >= 3600 * self.min_hours)
+        return int(runs.sum())
+
 
 def _read_log(path: str | Path, required: Sequence[str]) -> RawTable:
     """Read a CSV log (``.gz`` and ``.zst`` too); refuse a header without ``required``.
@@ -191,6 +225,7 @@ def _read_log(path: str | Path, required: Sequence[str]) -> RawTable:
     suffix = Path(path).suffix.lower().removeprefix(".")
     packed = suffix if suffix in ("gz", "zst") else ""
     table = CsvText(decompress(read_bytes(path), packed, source), source).text()
+    table = table.tidied(required, required[0])
     missing = [name for name in required if name not in table.cells]
     for name in missing:
         rule = f"Missing column {name!r}."
@@ -261,9 +296,10 @@ def _assemble(log: RawTable, read: _Rows, options: _Options) -> tuple[JobTable, 
     rows, dropped = options.select(arrival_s, read.duration_s, gpus)
     if not len(rows):
         left_out = ", ".join(f"{reason} {count}" for reason, count in dropped.items())
+        hours = float(np.ptp(arrival_s)) / 3600 if len(arrival_s) else 0.0
         raise InputError(
             f"{log.source}: Expected at least one job to keep, got none of {len(log.rows)} rows "
-            f"(left out: {left_out})."
+            f"(left out: {left_out}). Arrivals span {hours:.4g} h."
         )
     rng = np.random.Generator(np.random.PCG64(seed))
     phases = draw_phases(rng, len(log.rows), profile, cluster).take(rows)
@@ -298,6 +334,11 @@ def _assemble(log: RawTable, read: _Rows, options: _Options) -> tuple[JobTable, 
         seed=seed,
         profile=profile,
         window=(arrivals[rows[0]], arrivals[rows[-1]]),
+        running=options.running(arrival_s, read.duration_s, gpus),
+        pools=(
+            (cluster.rollout.gpu.name, cluster.rollout.gpus_per_node),
+            (cluster.train.gpu.name, cluster.train.gpus_per_node),
+        ),
     )
     return build_jobs(stays, phases, cluster), summary
 

@@ -1,6 +1,6 @@
 """Jobs: one structure of arrays, and a friendly view of a single job.
 
-Symbols are those of the design, section 2: ``r_j`` is ``rollout_s``, ``t_j`` is
+Symbols are those of FORMULATION section 1: ``r_j`` is ``rollout_s``, ``t_j`` is
 ``train_s``, ``s_j`` is ``sync_s``, ``T_j`` is ``solo_s`` and ``D_j`` is ``deadline_s``.
 """
 
@@ -94,9 +94,8 @@ def solo_seconds(rollout_s: float, train_s: float, sync_s: float, mode: str = "s
     rollout_s, train_s, sync_s : float
         Worst-case phase seconds r_j, t_j and s_j.
     mode : {"sync", "one-step", "async"}
-        ``sync``: r + t + s. ``one-step`` (one step off policy): max(r, t, (r + t + s) / 2),
-        design section 10. ``async``: max(r, t); the pools run side by side and the weight
-        transfer is overlapped.
+        ``sync``: r + t + s. ``one-step`` (one step off policy): max(r, t, (r + t + s) / 2).
+        ``async``: max(r, t); the pools run side by side and the weight transfer is overlapped.
 
     Returns
     -------
@@ -118,7 +117,7 @@ def idle_window_s(
     ``T_j - r_j`` and ``T_j - t_j``. Whether a job can share nodes of a pool at its own speed is
     whether such a window exists, whatever its algorithm is called: two jobs without one, at
     slo 1, never share a node there. An ``async`` job has none in the pool of its longer phase; in
-    the other one it may, but takes dedicated nodes (design section 10), so nobody uses it.
+    the other one it may, but takes dedicated nodes, so nobody uses it.
     """
     solo_s = solo_seconds(rollout_s, train_s, sync_s, mode)
     return solo_s - rollout_s, solo_s - train_s
@@ -126,10 +125,40 @@ def idle_window_s(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One RL post-training job; units are in the names, meanings in design section 2.
+    """One RL post-training job; units are in the names, symbols in models/FORMULATION.md.
 
     Attributes
     ----------
+    job_id : str
+        Unique in a trace.
+    rollout_s : float
+        r_j: worst-case seconds of the rollout, every response at the token limit.
+    train_s : float
+        t_j: worst-case seconds of the weight update.
+    slo : float
+        sigma_j: tolerated slowdown, at least 1.
+    arrival_s : float
+        Seconds from the start of the trace.
+    duration_s : float
+        Seconds the job would run alone.
+    sync_s : float
+        s_j: seconds from the end of train to the earliest next rollout.
+    rollout_nodes : int
+        a^R_j: whole rollout nodes a phase occupies at once.
+    train_nodes : int
+        a^T_j: the same of train nodes.
+    rollout_state_gb : float
+        m^R_j: host DRAM on each of its rollout nodes, GB (1e9 bytes).
+    train_state_gb : float
+        m^T_j: the same on each of its train nodes.
+    rollout_switch_s : float
+        w^R_j: warm-start seconds of a rollout on a shared node.
+    train_switch_s : float
+        w^T_j: the same of train.
+    sync_gb : float
+        Weights sent after each train, GB.
+    mode : str
+        ``sync``, ``one-step`` or ``async``.
     restart_s : float
         Seconds without progress after a move, see :mod:`instances.restarts`.
     solo_s : float
@@ -221,6 +250,36 @@ class JobTable:
 
     Attributes
     ----------
+    job_id : tuple of str
+        Unique ids.
+    arrival_s : ndarray
+        Seconds from the start of the trace, ascending.
+    duration_s : ndarray
+        Seconds alone.
+    slo : ndarray
+        Tolerated slowdowns, at least 1.
+    rollout_s : ndarray
+        Worst-case rollout seconds.
+    train_s : ndarray
+        Worst-case train seconds.
+    sync_s : ndarray
+        Seconds from the end of train to the earliest next rollout.
+    rollout_nodes : ndarray
+        Whole rollout nodes a phase occupies.
+    train_nodes : ndarray
+        Whole train nodes a phase occupies.
+    rollout_state_gb : ndarray
+        Host DRAM per rollout node, GB.
+    train_state_gb : ndarray
+        Host DRAM per train node, GB.
+    rollout_switch_s : ndarray
+        Warm-start seconds of a rollout on a shared node.
+    train_switch_s : ndarray
+        The same of train.
+    sync_gb : ndarray
+        Weights sent after each train, GB.
+    mode : tuple of str
+        ``sync``, ``one-step`` or ``async``.
     optional : mapping of str to (n_jobs,) float64
         Known optional columns that were present (see ``OPTIONAL_FIELDS``), NaN where empty.
     extra : mapping of str to tuple of str
@@ -306,14 +365,21 @@ class JobTable:
         return (self.job(i) for i in range(len(self)))
 
     def job(self, index: int) -> Job:
-        """Return job ``index`` as a :class:`Job`."""
-        cells: dict[str, Any] = {name: getattr(self, name)[index].item() for name in _NUMBERS}
-        return Job(
-            job_id=self.job_id[index],
-            mode=self.mode[index],
-            restart_s=self.restart_s[index].item(),
-            **cells,
-        )
+        """Return job ``index`` as a :class:`Job`, made when it is asked for first."""
+        made = self._made.get(index)
+        if made is None:
+            cells: dict[str, Any] = {name: getattr(self, name)[index].item() for name in _NUMBERS}
+            made = self._made[index] = Job(
+                job_id=self.job_id[index],
+                mode=self.mode[index],
+                restart_s=self.restart_s[index].item(),
+                **cells,
+            )
+        return made
+
+    @cached_property
+    def _made(self) -> dict[int, Job]:
+        return {}
 
     def take(self, indices: Sequence[int] | IntArray) -> JobTable:
         """Return the jobs at ``indices``, in that order, as a new table."""

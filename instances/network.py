@@ -1,6 +1,6 @@
 """Weight synchronisation over the slow link between the two clusters.
 
-Model (design section 7, derived): one copy of the bf16 weights is ``2 bytes x params``.
+Model (derived): one copy of the bf16 weights is ``2 bytes x params``.
 
 * *hierarchical*: one copy crosses the slow link, then is broadcast at the fast one:
   ``copy / inter + copy / intra``.

@@ -1,6 +1,6 @@
 """What a plan is: groups with pins, period, rates and starts, over intervals of time.
 
-A plan carries everything needed to check it without solving anything (design section 3).
+A plan carries everything needed to check it without solving anything.
 Nodes are whole numbers that are unique within one group for the group's whole life;
 ``rollout`` and ``train`` nodes are two name spaces. Nodes of different groups are different
 nodes.
@@ -85,6 +85,13 @@ class Limits:
 class Fleet:
     """Nodes that are owned, with nothing to rent: no more of a pool exist at once.
 
+    Attributes
+    ----------
+    rollout_nodes : int
+        Rollout nodes there are.
+    train_nodes : int
+        Train nodes there are.
+
     Raises
     ------
     InputError
@@ -124,7 +131,25 @@ class JobPlacement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupVersion:
-    """One group between two membership changes, ``[from_s, to_s)`` seconds of the trace."""
+    """One group between two membership changes, ``[from_s, to_s)`` seconds of the trace.
+
+    Attributes
+    ----------
+    group_id : str
+        The same in all versions of a group.
+    from_s : float
+        When the version begins, seconds of the trace.
+    to_s : float
+        When it ends.
+    period_s : float
+        C_g: seconds after which its schedule repeats.
+    rollout_nodes : tuple of NodeId
+        Rollout nodes of the group, each with a pin.
+    train_nodes : tuple of NodeId
+        Train nodes of the group.
+    placements : tuple of JobPlacement
+        Pins, rate and starts of each job.
+    """
 
     group_id: str
     from_s: float
@@ -215,8 +240,20 @@ class Plan:
 
     Attributes
     ----------
+    policy : str
+        Who made it.
+    cluster : Cluster
+        Nodes, their host DRAM and prices, links.
+    jobs : JobTable
+        Every job of the trace.
+    limits : Limits
+        What a group may hold, and the highest rate.
+    groups : tuple of GroupVersion
+        Every version of every group.
+    dedicated : tuple of DedicatedNodes
+        Nodes of async jobs.
     durations : {"work", "wallclock", "snapshot"}
-        The convention by which stays were computed (design section 10); ``snapshot`` is one
+        The convention by which stays were computed; ``snapshot`` is one
         interval of ``SNAPSHOT_HOURS``.
     pins_fixed : bool
         Whether the policy promises that a running job never changes group or nodes. A plan with

@@ -5,7 +5,7 @@ Layout (``schema_version`` 1)::
     schema_version, policy, durations, pins_fixed, usd_total,
     limits     {max_group_size, max_rollout_nodes, max_train_nodes, max_rate}
     cluster    as instances.cluster_file writes it
-    jobs       one list per column, design section 2 names; "estimated": {column: [job_id, ..]}
+    jobs       one list per column, named as in a trace; "estimated": {column: [job_id, ..]}
     groups     [{group_id, from_s, to_s, period_s, rollout_nodes, train_nodes,
                  placements: [{job_id, rollout_pins, train_pins, rate, starts_s}]}]
     dedicated  [{job_id, from_s, to_s, rollout_nodes, train_nodes}]

@@ -2,7 +2,7 @@
 
 Used by :mod:`instances.generate` and, on top of real arrivals, by :mod:`instances.importers`.
 A profile says model size, token limit, SLO and the worst-case phase seconds of a job; states,
-switches and sync then follow from ``model_b`` (design section 7) and are flagged estimated.
+switches and sync then follow from ``model_b`` and are flagged estimated.
 
 ``production``: the marginals of the published production trace. N is r + t, the seconds of an
 iteration without sync; T = N + s; f = t / T is the train share.
@@ -11,26 +11,21 @@ iteration without sync; T = N + s; f = t / T is the train share.
 quantity    distribution                                                 source
 ==========  ===========================================================  =====================
 model_b     3 / 7 / 14 / 32 B with 20 / 40 / 25 / 15 %                   range: published
-                                                                         marginal, design
-                                                                         section 8; mix: guess
+                                                                         marginal; mix: guess
 max_tokens  4,096 / 8,192 / 16,384 / 32,768 with                         range, mean 12.1k:
-            29 / 30 / 30 / 11 % (mean 12.2k)                             published marginal,
-                                                                         design section 8;
+            29 / 30 / 30 / 11 % (mean 12.2k)                             published marginal;
                                                                          mix: guess
-slo         U(1, 2), four decimals                                       published marginal,
-                                                                         design section 8
+slo         U(1, 2), four decimals                                       published marginal
 f           80 % of jobs U(0.15, 0.33), 20 % U(0.33, 0.55)               mostly rollout-heavy:
-                                                                         published marginal,
-                                                                         design section 8;
+                                                                         published marginal;
                                                                          numbers: guess
 N           N_least (1500 s / N_least)^u, u = 0.6 k / 3 + 0.4 U(0, 1),   phases 50 to > 900 s:
-            k = 0..3 the rank of max_tokens, N_least the least N at      published marginal,
-            which both phases last 50 s                                  design section 8;
-                                                                         shape: guess
+            k = 0..3 the rank of max_tokens, N_least the least N at      published marginal;
+            which both phases last 50 s                                  shape: guess
 ==========  ===========================================================  =====================
 
 ``balanced``, ``rollout-heavy``, ``train-heavy`` and ``mixed``: the kinds and sizes are those of
-the published simulation (design section 8); the numbers in :data:`PROFILE_TABLE`, the jitter
+the published simulation; the numbers in :data:`PROFILE_TABLE`, the jitter
 U(0.9, 1.1) of each phase, equal chances of the sizes and (``mixed``) of the kinds are guesses;
 slo ~ U(1, 2) as above.
 """
@@ -150,7 +145,7 @@ class Phases:
 
 
 def model_estimates(model_b: FloatArray, cluster: Cluster) -> dict[str, FloatArray]:
-    """Return the columns that follow from ``model_b``, ``(n,)`` each (design section 7).
+    """Return the columns that follow from ``model_b``, ``(n,)`` each.
 
     States and switches are linear between the cluster's stated model sizes and constant
     outside; ``sync_gb`` is one bf16 copy and ``sync_s`` its hierarchical transfer.

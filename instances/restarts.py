@@ -1,6 +1,6 @@
 """How long a job takes to restart after a move: measured, from its model's size, or guessed.
 
-The paper gives 197 s for a 7 B model and 419 s for 32 B (design section 7: "move or restart").
+The paper gives 197 s for a 7 B model and 419 s for 32 B to move or restart.
 Between these it is linear in ``model_b`` here, and constant outside. A job of unknown size gets
 the larger of the two, so that a move is never thought cheaper than any published one.
 """

@@ -1,4 +1,4 @@
-"""Read and write traces: one row a job, in CSV, JSON Lines or Parquet (design section 10)."""
+"""Read and write traces: one row a job, in CSV, JSON Lines or Parquet."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ class Trace:
 
     ``coefficients`` are those that estimated phase seconds, where any were; ``sha256`` is
     ``None`` for jobs that come from no file.
+
+    Attributes
+    ----------
+    name : str
+        Of the file, without folders.
+    sha256 : str or None
+        Of its bytes.
+    jobs : JobTable
+        One row a job.
+    coefficients : Coefficients
+        That estimated phase seconds.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import importlib
 import zlib
@@ -13,6 +14,7 @@ from instances.errors import InputError
 from instances.input_files import refuse_device
 
 __all__ = [
+    "SAVE_AS",
     "SUFFIXES",
     "decompress",
     "optional_module",
@@ -26,6 +28,9 @@ SUFFIXES: Final = (
     *(base + packed for base in (".csv", ".jsonl", ".ndjson") for packed in ("", ".gz", ".zst")),
     ".parquet",
 )
+#: What to do in a spreadsheet to get a file that is read here.
+SAVE_AS: Final = "Save As, CSV UTF-8 (comma delimited)"
+_SHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 _BOM: Final = b"\xef\xbb\xbf"
 _CHUNK: Final = 1 << 23
 
@@ -35,7 +40,9 @@ def split_suffix(path: str | Path) -> tuple[str, str]:
     name = Path(path).name
     found = next((s for s in SUFFIXES if name.lower().endswith(s)), None)
     if found is None:
-        raise InputError(f"{name}: Expected a file name ending in {', '.join(SUFFIXES)}.")
+        excel = name.lower().endswith(_SHEETS)
+        hint = f" In Excel: {SAVE_AS}." if excel else ""
+        raise InputError(f"{name}: Expected a file name ending in {', '.join(SUFFIXES)}.{hint}")
     base, _, packed = found[1:].partition(".")
     return ("jsonl" if base == "ndjson" else base), packed
 
@@ -105,6 +112,11 @@ def utf8_text(data: bytes, source: str) -> bytes:
 
 def _check_text(data: bytes, source: str) -> None:
     """Refuse bytes that are not UTF-8 text."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(
+            f"{source}: Expected UTF-8 text, got UTF-16. Save the file as UTF-8; in Excel: "
+            f"{SAVE_AS}."
+        )
     nul = data.find(b"\0")
     if nul >= 0:
         line = data.count(b"\n", 0, nul) + 1

@@ -10,6 +10,7 @@ import csv
 import importlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.errors import InputError
-from instances.trace_files import optional_module, utf8_text
+from instances.trace_files import SAVE_AS, optional_module, utf8_text
 from instances.trace_table import (
     MAX_SHOWN,
     NUMBER_COLUMNS,
@@ -29,7 +30,9 @@ from instances.trace_table import (
     FaultLog,
     RawTable,
     TraceError,
+    log_empty_rows,
     plain,
+    short,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +49,17 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _CHUNK: Final = 1 << 23
+#: What else spreadsheets put between cells, and how much of a file is looked at for it.
+_SEPARATORS: Final = (b";", b"\t", b"|")
+_HEAD: Final = 1 << 16
+_DECIMAL_COMMA: Final = re.compile(
+    rb"(?:^|[;\t|])\s*[+-]?\d+,\d+\s*(?:[;\t|\r\n]|\Z)", re.MULTILINE
+)
+#: Lines in which the names of columns are looked for, how many there are at least, and what a
+#: cell begins with that is no name.
+_TITLE_LINES: Final = 6
+_LEAST_NAMES: Final = 3
+_DIGITS: Final = re.compile(r"\s*[+-]?[\d.]")
 _JSON_BLOCK: Final = 5_000
 
 
@@ -153,12 +167,37 @@ def _check_quotes(data: bytes, at: IntArray, breaks: IntArray, source: str) -> N
     raise TraceError(source, [fault], 1)
 
 
+def _fault_of_file(text: str) -> Fault:
+    return Fault(row=None, column="", value="", rule=text)
+
+
+def _refuse_separator(data: bytes, source: str) -> None:
+    """Refuse, alone, cells with something else than commas between them.
+
+    The first line tells, or the second where the first is a title.
+    """
+    for number, line in enumerate(data[:_HEAD].splitlines()[:2], start=1):
+        found = b"" if b"," in line else min(_SEPARATORS, key=lambda mark: -line.count(mark))
+        if found and line.count(found) >= number:
+            where = "the header (line 1)" if number == 1 else f"line {number}"
+            text = (
+                f"Expected commas between cells, got {found.decode()!r} in {where}. In Excel: "
+                f"{SAVE_AS}."
+            )
+            if _DECIMAL_COMMA.search(data, 0, _HEAD):
+                text = f"{text[:-1]}, with a point before decimals."
+            raise TraceError(source, [_fault_of_file(text)], 1)
+        if found == b"" and b"," in line:
+            return
+
+
 class CsvText:
     """One CSV text: scanned once, then read as typed columns or as raw text."""
 
     def __init__(self, data: bytes, source: str) -> None:
         self.source = source
         self.data = utf8_text(data, source)
+        _refuse_separator(self.data, source)
         self.records = _scan(self.data, source)
         if self.data.count(b"\r") != self.data.count(b"\r\n"):
             # pandas loses an empty first cell after a line that ends in a carriage return.
@@ -167,8 +206,24 @@ class CsvText:
             self.data = buffer.tobytes()
         if not len(self.records.start):
             text = "Expected a header line and at least one job, got an empty file."
-            raise TraceError(source, [Fault(row=None, column="", value="", rule=text)], 1)
+            raise TraceError(source, [_fault_of_file(text)], 1)
         self.header = tuple(self._split(0))
+        self._refuse_title()
+
+    def _refuse_title(self) -> None:
+        """Refuse, alone, a line above the names of the columns."""
+        above = [cell for cell in self.header if cell.strip()]
+        for k in range(1, min(_TITLE_LINES, len(self.records.start))):
+            cells = [cell for cell in self._split(k) if cell.strip()]
+            names = len(cells) >= _LEAST_NAMES and not any(map(_DIGITS.match, cells))
+            if names and len(above) <= len(cells) // _LEAST_NAMES:
+                first, found = int(self.records.line[0]), int(self.records.line[k])
+                text = (
+                    f"Expected the column names in line {first}, got "
+                    f"{short(above[0]) if above else 'empty cells'}; they seem to be in line "
+                    f"{found}."
+                )
+                raise TraceError(self.source, [_fault_of_file(text)], 1)
 
     def _split(self, k: int) -> list[str]:
         start, stop = int(self.records.start[k]), int(self.records.stop[k])
@@ -190,7 +245,10 @@ class CsvText:
         log = FaultLog()
         _log_duplicates(log, self.header, int(self.records.line[0]))
         good, lines = self._body
-        bad = np.flatnonzero(~good)
+        length = (self.records.stop - self.records.start)[1:]
+        empty = ~good & (length <= self.records.cells[1:])  # commas, and a carriage return
+        log_empty_rows(log, lines[empty], "line")
+        bad = np.flatnonzero(~good & ~empty)
         log.total += len(bad)
         id_at = self.header.index("job_id") if "job_id" in self.header else len(self.header)
         for k in map(int, bad[:MAX_SHOWN]):
@@ -204,9 +262,6 @@ class CsvText:
                 got=str(len(cells)),
             )
             log.add(fault, count=0)
-        if len(self.header) == 1 and (found := set(self.header[0]) & set(";\t|")):
-            text = f"Expected commas between cells, got {min(found)!r} in the header."
-            log.add(Fault(row=None, column="", value=self.header[0], rule=text))
         return log
 
     def _good_bytes(self) -> io.BytesIO:
@@ -299,8 +354,14 @@ class CsvText:
 
 
 def _log_duplicates(log: FaultLog, header: Sequence[str], row: int | None) -> None:
+    unnamed = [str(i) for i, name in enumerate(header, start=1) if not name.strip()]
+    if len(unnamed) > 1:
+        text = f"Columns {', '.join(unnamed)} have no name: remove or name them."
+        log.add(_fault_of_file(text))
     seen: dict[str, int] = {}
     for i, name in enumerate(header):
+        if not name.strip():
+            continue
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
             fault = Fault(

@@ -3,7 +3,7 @@
 :mod:`instances.trace_io` turns a file of any format into a
 :class:`~instances.trace_table.RawTable`; :func:`jobs_from_table` here turns that into a
 :class:`~instances.jobs.JobTable` or raises one :class:`~instances.trace_table.TraceError` with
-every fault. The columns are those of design section 10. Nothing is dropped or repaired; cells
+every fault. Nothing is dropped or repaired; cells
 left empty are estimated where a rule says so, and flagged.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instances.coefficients import DEFAULT_COEFFICIENTS, Coefficients
+from instances.durations import duration_s
 from instances.errors import did_you_mean
 from instances.estimate import Workload, estimate_phases, misfit_words
 from instances.hardware import Cluster
@@ -29,10 +30,7 @@ from instances.trace_table import (
     KNOWN_COLUMNS,
     MAX_SHOWN,
     NUMBER_COLUMNS,
-    TEXT_COLUMNS,
-    Column,
     Fault,
-    FaultLog,
     RawTable,
     TraceError,
     plain,
@@ -43,12 +41,12 @@ __all__ = [
     "ESTIMABLE",
     "ESTIMATOR_COLUMNS",
     "KNOWN_COLUMNS",
+    "MAX_ARRIVAL_S",
+    "MAX_ID_LENGTH",
+    "MAX_NUMBER",
     "NUMBER_COLUMNS",
     "PHASES",
-    "TEXT_COLUMNS",
-    "Column",
     "Fault",
-    "FaultLog",
     "RawTable",
     "TraceError",
     "jobs_from_table",
@@ -75,6 +73,15 @@ _CHAINS: Final = (
     ("response_p50_tokens", "response_p95_tokens", "response_p99_tokens", "max_tokens"),
 )
 _GROUPED = re.compile(r"[ \t]*[+-]?[0-9]+(?:[,_'][0-9]+)+(?:\.[0-9]*)?[ \t]*")
+_GROUPED_HINT: Final = " Write numbers without separators, with a point before decimals."
+_COMMA = re.compile(r"[ \t]*[+-]?[0-9]+,[0-9]+[ \t]*")
+_PERCENT = re.compile(r"[0-9]+(?:\.[0-9]*)?%")
+_DATE = re.compile(
+    r"\d{4}[-/]\d\d?[-/]\d\d?(?:[ T].*)?|\d\d?[./-]\d\d?[./-]\d\d(?:\d\d)?(?: .*)?", re.ASCII
+)
+_CLOCK = re.compile(r"(\d{1,6}):([0-5]\d):([0-5]\d)", re.ASCII)
+#: Words for an empty cell.
+_NOTHING: Final = frozenset(("n/a", "na", "none", "null", "nil", "-", "--", "?", "unknown"))
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -92,6 +99,7 @@ def jobs_from_table(
     TraceError
         With every fault of the table, the structural ones of ``table.log`` included.
     """
+    table = table.tidied(KNOWN_COLUMNS, "job_id")
     check = _Check(table, cluster, coefficients)
     check.header()
     check.job_ids()
@@ -246,8 +254,7 @@ class _Check:
             if cell.malformed is not None:
                 malformed = malformed | cell.malformed
             if malformed.any():
-                hint = partial(self.grouped, name)
-                self.report(malformed, name, f"{name} to be a number", hint=hint)
+                self.not_number(name, malformed)
                 values = np.where(malformed, np.nan, values)
             missing = np.isnan(values) & ~malformed
             wrong = ~_in_range(name, values) & ~np.isnan(values)
@@ -268,10 +275,45 @@ class _Check:
             self.values[name] = values
             self.bad[name] = malformed | wrong
 
-    def grouped(self, name: str, i: int) -> str:
-        if _GROUPED.fullmatch(self.raw(name, i)):
-            return " Write numbers without separators, with a point before decimals."
-        return ""
+    def not_number(self, name: str, malformed: BoolArray) -> None:
+        """Report cells that are no number; one fault where several of a column have a comma."""
+        commas = np.zeros(self.n, dtype=np.bool_)
+        for i in map(int, np.flatnonzero(malformed)):
+            commas[i] = bool(_COMMA.fullmatch(self.raw(name, i)))
+        rule, many = f"{name} to be a number", int(commas.sum())
+        if many > 1:
+            first = np.arange(self.n) == np.flatnonzero(commas)[0]
+            more = f"{_GROUPED_HINT} {many} cells of the column have a comma."
+            self.report(first, name, rule, hint=lambda _: more)
+            malformed = malformed & ~commas
+        self.report(malformed, name, rule, hint=partial(self.number_hint, name))
+
+    def number_hint(self, name: str, i: int) -> str:
+        """Return what to write in place of what is no number."""
+        raw = self.raw(name, i).strip()
+        if _GROUPED.fullmatch(raw):
+            return _GROUPED_HINT
+        if raw.lower() in _NOTHING:
+            return self.empty_hint(name)
+        if name == "slo" and _PERCENT.fullmatch(raw):
+            return f" slo is a ratio: {plain(round(float(raw[:-1]) / 100, 9))}."
+        if not name.endswith("_s"):
+            return ""
+        if _DATE.fullmatch(raw):
+            since = " from any common start" if name == "arrival_s" else ""
+            return f" {name} is in seconds{since}."
+        clock = _CLOCK.fullmatch(raw)
+        seconds = duration_s(raw.lower())
+        if clock:
+            seconds = 3600.0 * int(clock[1]) + 60.0 * int(clock[2]) + int(clock[3])
+        return "" if seconds is None else f" {name} is in seconds: {plain(round(seconds, 6))}."
+
+    def empty_hint(self, name: str) -> str:
+        """Return what to do about a word for nothing in a column of numbers."""
+        needed = name in _REQUIRED and not (name in PHASES and self.estimable)
+        both = ("duration_s", "iterations")
+        needed |= name in both and not all(map(self.has, both))
+        return f" {name} is needed in every row." if needed else " Leave the cell empty."
 
     def modes(self) -> None:
         """The mode is one of the known words; an empty cell means sync."""

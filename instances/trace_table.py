@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "FaultLog",
     "RawTable",
     "TraceError",
+    "log_empty_rows",
     "plain",
     "short",
 ]
@@ -51,6 +52,10 @@ KNOWN_COLUMNS: Final = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:inf|infinity|nan)[ \t]*", re.IGNORECASE)
 _UNUSUAL = re.compile(r"[^0-9eE+\-. \t\x00]")
+
+
+#: Names that one sentence gives.
+_MOST_NAMED: Final = 3
 
 
 def plain(value: float) -> str:
@@ -114,7 +119,17 @@ class Fault:
 
 
 class TraceError(InputError):
-    """A trace that breaks rules; ``faults`` holds the first 20 of ``total``."""
+    """A trace that breaks rules; ``faults`` holds the first 20 of ``total``.
+
+    Attributes
+    ----------
+    source : str
+        File the trace was read from.
+    faults : tuple of Fault
+        The first ones, in order of rows.
+    total : int
+        How many there are.
+    """
 
     def __init__(self, source: str, faults: Sequence[Fault], total: int) -> None:
         self.source = source
@@ -147,6 +162,16 @@ class FaultLog:
         """Raise :class:`TraceError` if anything was added."""
         if self.total:
             raise TraceError(source, self.first(), self.total)
+
+
+def log_empty_rows(log: FaultLog, rows: IntArray, place: str) -> None:
+    """Add one fault for each run of rows that have nothing but empty cells."""
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else ():
+        first, last = int(run[0]), int(run[-1])
+        text = f"{place.capitalize()} {first} is empty: remove it."
+        if last > first:
+            text = f"{place.capitalize()}s {first} to {last} are empty: remove them."
+        log.add(Fault(row=first, column="", value="", rule=text, place=place))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +209,14 @@ class Column:
             return self.numbers, np.zeros(len(self.numbers), dtype=np.bool_)
         assert self.texts is not None
         return _parse_numbers(self.texts)
+
+    def take(self, rows: IntArray) -> Column:
+        """Return some cells, in the order of ``rows``."""
+        return Column(
+            texts=None if self.texts is None else [self.texts[i] for i in rows],
+            numbers=None if self.numbers is None else self.numbers[rows],
+            malformed=None if self.malformed is None else self.malformed[rows],
+        )
 
 
 def _parse_numbers(texts: Sequence[str]) -> tuple[FloatArray, BoolArray]:
@@ -224,6 +257,48 @@ class RawTable:
     def unknown(self) -> tuple[str, ...]:
         """Return the columns that no rule knows."""
         return tuple(name for name in self.cells if name not in KNOWN_COLUMNS)
+
+    def tidied(self, known: Sequence[str], key: str) -> RawTable:
+        """Return the table without what is one fault each, so that no other rule meets it.
+
+        Blanks around a name of ``known`` and rows of empty cells are faults of ``log``. Rows are
+        looked at only where the cell of column ``key`` is empty.
+        """
+        names = {name: name.strip() for name in self.columns if name.strip() != name}
+        names = {
+            raw: name for raw, name in names.items() if name in known and name not in self.cells
+        }
+        if names:
+            words = ", ".join(map(repr, list(names)[:_MOST_NAMED]))
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            at = "" if self.place == "row" else f" ({self.place} 1)"
+            text = f"Expected column names without blanks around them, got {words}{more}{at}."
+            self.log.add(Fault(row=None, column="", value=words, rule=text))
+        kept = self._filled_rows(key)
+        cells = {
+            names.get(name, name): cell if kept is None else cell.take(kept)
+            for name, cell in self.cells.items()
+        }
+        return replace(
+            self,
+            columns=tuple(names.get(name, name) for name in self.columns),
+            cells=cells,
+            rows=self.rows if kept is None else self.rows[kept],
+        )
+
+    def _filled_rows(self, key: str) -> IntArray | None:
+        """Return the rows that have any cell, each run of others a fault; None: all have."""
+        if key not in self.cells or all(map(str.strip, texts := self.cells[key].as_texts())):
+            return None
+        empty = np.array(
+            [
+                not text.strip() and not any(cell.raw(i).strip() for cell in self.cells.values())
+                for i, text in enumerate(texts)
+            ],
+            dtype=np.bool_,
+        )
+        log_empty_rows(self.log, self.rows[empty], self.place)
+        return np.flatnonzero(~empty)
 
     def suggest(self, missing: str) -> str:
         """Return a sentence naming the unknown column nearest to a missing one."""

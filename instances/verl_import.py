@@ -36,7 +36,7 @@ from instances.jobs import JobTable
 from instances.trace_files import decompress, read_bytes
 from instances.trace_io import CsvText
 from instances.trace_rules import Fault, RawTable, jobs_from_table
-from instances.trace_table import KNOWN_COLUMNS, Column, plain
+from instances.trace_table import ESTIMABLE, KNOWN_COLUMNS, Column, plain
 from instances.verl_log import VerlLog, read_verl_log
 from instances.verl_phases import Phases, chosen_keys, read_phases
 from instances.verl_words import Words
@@ -235,6 +235,7 @@ def _read_jobs_table(path: str | Path) -> dict[str, dict[str, str]]:
     suffix = Path(path).suffix.lower().removeprefix(".")
     packed = suffix if suffix in ("gz", "zst") else ""
     table = CsvText(decompress(read_bytes(path), packed, source), source).text()
+    table = table.tidied(KNOWN_COLUMNS, "job_id")
     if "job_id" not in table.cells:
         rule = "Missing column job_id."
         table.log.add(Fault(row=None, column="", value="", rule=rule, hint=table.suggest("job_id")))
@@ -305,6 +306,11 @@ def _import_log(
             f"{log.source}: Expected slo, the slowdown promised to job {job_id!r}, as an option "
             "or in the table of jobs, got none."
         )
+    if needed := _without_model(row, keys.sync):
+        raise InputError(
+            f"{log.source}: Expected model_b (--model-b) of job {job_id!r}, or all of "
+            f"{', '.join(needed)} in the table of jobs, got neither."
+        )
     if "duration_s" in given and "iterations" not in given:
         row.pop("iterations", None)
     counted = "duration_s" not in row and "iterations" not in row
@@ -322,8 +328,16 @@ def _import_log(
         phases=phases,
         row=row,
         notes=tuple(words.notes(counted=counted)),
-        warnings=tuple(words.warnings(choices.get("at_limit"))),
+        warnings=tuple(words.warnings(choices.get("at_limit"), counted=counted)),
     )
+
+
+def _without_model(row: Mapping[str, str], sync_keys: Sequence[str]) -> list[str]:
+    """Return the columns that only ``model_b`` could fill in, where it is not given."""
+    if "model_b" in row:
+        return []
+    sync = [] if sync_keys or "sync_s" in row or "sync_gb" in row else ["sync_s"]
+    return [*(name for name in ESTIMABLE if name not in row), *sync]
 
 
 def _no_step(log: VerlLog, phases: Phases, skip: int) -> str:

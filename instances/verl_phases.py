@@ -126,6 +126,8 @@ class Phases:
         Steps logged again later.
     gaps : tuple of int
         Numbers missing between the first and the last timed step.
+    belated : tuple of int
+        Steps first logged after a higher one, whose run had not reached them: of another run?
     share : float or None
         Of the step time the phases explain; None where it is not known.
     neither : mapping of str to float
@@ -140,6 +142,7 @@ class Phases:
     lacking: Mapping[str, tuple[int, ...]]
     superseded: tuple[int, ...]
     gaps: tuple[int, ...]
+    belated: tuple[int, ...]
     share: float | None
     neither: Mapping[str, float]
 
@@ -243,11 +246,13 @@ def _empty_phases(keys: PhaseKeys, log: VerlLog, *, asked_train: bool) -> Iterat
     none = "" if timed else f" No key begins with {TIMING}."
     tail = f"{none} Found: {shown or 'no key at all'}."
     first, second = (TIMING + name for name in _FIRST[keys.mode])
+    taken = {TIMING + name for name in (*keys.used, "step")}
+    spare = [key for key in found if key not in taken]
     if not keys.rollout:
-        yield f"Missing {first} or {second} (rollout).{tail}", did_you_mean(first, found)
+        yield f"Missing {first} or {second} (rollout).{tail}", did_you_mean(first, spare)
     if not asked_train and not any(name in keys.train for name in _UPDATE):
         update = TIMING + _UPDATE[0]
-        yield f"Missing {update} (train).{tail}", did_you_mean(update, found)
+        yield f"Missing {update} (train).{tail}", did_you_mean(update, spare)
 
 
 # -- which steps ---------------------------------------------------------------------------
@@ -343,9 +348,21 @@ def read_phases(log: VerlLog, keys: PhaseKeys, skip_steps: int) -> Phases:
         lacking={key: tuple(steps) for key, steps in lacking.items()},
         superseded=tuple(step.step for i, step in enumerate(timed) if last[step.step] != i),
         gaps=gaps,
+        belated=_belated(timed),
         share=_share([timed[i] for i in last.values()], keys),
         neither=_neither([timed[i] for i in last.values()], keys, log),
     )
+
+
+def _belated(steps: Sequence[LoggedStep]) -> tuple[int, ...]:
+    """Return the steps first logged after a higher one; a restart only goes back to known steps."""
+    out, seen, highest = [], set(), -1
+    for step in steps:
+        if step.step < highest and step.step not in seen:
+            out.append(step.step)
+        seen.add(step.step)
+        highest = max(highest, step.step)
+    return tuple(sorted(out))
 
 
 def _gaps(numbers: Sequence[int]) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from instances.verl_worst_case import PERCENTILE_STEPS, Limit, slowest
 __all__ = ["Words"]
 
 _ENOUGH_STEPS: Final = 3
+#: Fewer steps are hardly a whole run.
+_WHOLE_RUN: Final = 20
 _ENOUGH_SHARE: Final = 0.8
 _OUTLIER: Final = 2.0
 
@@ -114,7 +116,17 @@ class Words:
         more = f" and {len(items) - 6} more" if len(items) > 6 else ""
         return ", ".join(f"{name} {seconds:.4g} s" for name, seconds in items[:6]) + more
 
-    def warnings(self, at_limit: str | None) -> list[str]:
+    def excerpt(self) -> str:
+        """Return how short a job is that does no more than the steps logged."""
+        phase_s = sum(float(self.row[name]) for name in ("rollout_s", "train_s"))
+        plural = "" if self.phases.logged == 1 else "s"
+        minutes = self.phases.logged * phase_s / 60
+        return (
+            f"{self.log.source}: {self.phases.logged} iteration{plural} (the steps logged), "
+            f"{minutes:.3g} min in all: give iterations (--iterations) of the whole run."
+        )
+
+    def warnings(self, at_limit: str | None, *, counted: bool) -> list[str]:
         """Return what makes the row worth less than it looks."""
         phases, source, limit = self.phases, self.log.source, self.limit
         out = []
@@ -140,6 +152,12 @@ class Words:
             out.append(
                 f"{source}: the phases explain only {phases.share:.0%} of the step time.{rest}"
             )
+        if phases.belated:
+            steps = step_ranges(phases.belated)
+            out.append(
+                f"{source}: step {steps} first logged after higher ones, as where two runs share "
+                "a log: give each run a log of its own."
+            )
         if phases.gaps:
             gaps = step_ranges(phases.gaps)
             out.append(f"{source}: not in the log: step {gaps}; a slower one may be among them.")
@@ -154,4 +172,6 @@ class Words:
                     f"{source}: the slowest {name}, {most:.6g} s in step {step}, is "
                     f"{most / median:.1f} x the median; look whether something else held it up."
                 )
+        if counted and phases.logged < _WHOLE_RUN:
+            out.append(self.excerpt())
         return out

@@ -77,13 +77,14 @@ class Limit:
         shares = [at[_CLIPPED] for at in used if _CLIPPED in at and not ragged]
         lengths = [at[_LONGEST] for at in used if _LONGEST in at]
         reached: bool | None = None
-        if given > 0 and lengths:
-            reached = max(lengths) >= given
+        found = not given > 0 and not ragged and bool(cut)
+        tokens = max(cut) if found else given
+        if tokens > 0 and lengths:
+            reached = max(lengths) >= tokens
         elif shares:
             reached = max(shares) > 0
-        found = not given > 0 and not ragged and bool(cut)
         return cls(
-            tokens=max(cut) if found else given,
+            tokens=tokens,
             found=found,
             longest=longest,
             reached=reached,

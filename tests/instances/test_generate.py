@@ -112,7 +112,7 @@ def test_production_estimates_follow_from_model_b():
     assert set(jobs.estimated_columns()) == ESTIMATED
     seven = int(np.flatnonzero(jobs.optional["model_b"] == 7)[0])
     job = jobs.job(seven)
-    assert (job.rollout_state_gb, job.train_state_gb) == (275.7, 240.0)  # design section 7
+    assert (job.rollout_state_gb, job.train_state_gb) == (275.7, 240.0)  # published
     assert (job.rollout_switch_s, job.train_switch_s) == (0.9, 4.1)
     assert job.sync_gb == 14.0
     assert job.sync_s == pytest.approx(14 * 8 / 20 + 14 * 8 / 400)  # 5.88 s

@@ -1,4 +1,4 @@
-"""Hardware: the numbers of design section 7, prices and links, and the cluster file."""
+"""Hardware: the default numbers, prices and links, and the cluster file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from instances.hardware import (
     NodeType,
 )
 
-# --- The numbers of design section 7 -----------------------------------------------------------
+# --- The default numbers -----------------------------------------------------------
 
 
 def test_the_gpus_are_those_of_the_design() -> None:

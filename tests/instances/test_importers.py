@@ -127,6 +127,57 @@ def test_summary_lines_say_what_was_read_kept_and_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "running"),
+    [
+        ({}, 0),
+        # The window starts 2 h after 11:00: row 2 (12:00, 10 h) runs at 13:00; rows 3 and 4 are
+        # left out for other reasons.
+        ({"start_h": 2}, 1),
+        ({"start_h": 2, "min_gpus": 1, "min_hours": 0}, 2),
+        ({"start_h": 11.5}, 0),  # row 2 ended at 22:00
+        ({"start_h": 10.5}, 1),
+    ],
+)
+def test_jobs_that_run_when_the_window_starts_are_counted(tmp_path, options, running):
+    _, summary = import_philly(write(tmp_path, SMALL), seed=0, **options)
+    assert summary.running == running
+    said = "\n".join(summary.lines())
+    words = {
+        0: "",
+        1: "1 job that arrived earlier still runs at the start of the window and is left out: the "
+        "cluster starts empty.",
+        2: "2 jobs that arrived earlier still run at the start of the window and are left out: the "
+        "cluster starts empty.",
+    }[running]
+    assert words in said
+    assert ("cluster starts empty" in said) is bool(running)
+
+
+def test_the_summary_says_what_hardware_a_job_becomes(tmp_path):
+    """Of the sizes kept, one job each, the smallest: 8 GPUs are a node of each kind."""
+    path = write(tmp_path, SMALL)
+    _, summary = import_philly(path, seed=0)
+    assert (
+        "A job of 8 GPUs becomes 1 rollout node and 1 train node (8 H20 + 8 H800 GPUs)."
+        in summary.lines()
+    )
+    cluster = DEFAULT_CLUSTER.replace(
+        rollout=NodeType(gpu=H20, gpus_per_node=4), train=NodeType(gpu=H800, gpus_per_node=16)
+    )
+    _, summary = import_philly(path, seed=0, cluster=cluster)
+    assert (
+        "A job of 8 GPUs becomes 2 rollout nodes and 1 train node (8 H20 + 16 H800 GPUs)."
+        in summary.lines()
+    )
+
+
+def test_a_window_beyond_the_log_says_how_long_the_log_is(tmp_path):
+    """From row 3 (the 8th, 11:00) to row 1 (the 9th, 12:00)."""
+    with pytest.raises(InputError, match=r"got none of 5 rows .*\. Arrivals span 25 h\.$"):
+        import_philly(write(tmp_path, SMALL), seed=0, start_h=9999)
+
+
+@pytest.mark.parametrize(
     ("row", "column", "value", "rule"),
     [
         ("2017-10-09,10,8,80,a", "timestamp", "2017-10-09", "YYYY-MM-DD HH:MM:SS"),
@@ -191,7 +242,7 @@ def test_unreadable_files_are_input_errors(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         import_philly(tmp_path / "absent.csv", seed=0)
     binary = tmp_path / "binary.csv"
-    binary.write_bytes(b"\xff\xfe\x00")
+    binary.write_bytes(b"\xff\xd8\x00")
     with pytest.raises(InputError, match="Not a text file"):
         import_philly(binary, seed=0)
     broken = tmp_path / "broken.csv.gz"

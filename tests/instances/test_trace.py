@@ -402,7 +402,7 @@ def test_several_zstd_frames_are_one_file(tmp_path):
     [
         (VALID.encode() + b"b\xff", "Not UTF-8 text: byte 0xff in line 3. Save the file as UTF-8."),
         ("é\n".encode() * 5_000_000 + b"\xe9", "Not UTF-8 text: byte 0xe9 in line 5000001."),
-        (VALID.encode("utf-16"), "Not a text file: NUL byte in line 1."),
+        (VALID.encode("utf-16"), "Expected UTF-8 text, got UTF-16. Save the file as UTF-8"),
         (b"\x89PNG\r\n\x1a\n\0\0", "Not a text file: NUL byte in line 3."),
     ],
     ids=["latin1", "far", "utf16", "png"],

@@ -11,8 +11,10 @@ from instances.network import sync_seconds
 from instances.trace import TraceError, jobs_from_frame
 from trace_cases import GOOD, csv_text, messages
 
-# One bad cell in an otherwise good row on line 3: (column, cell, expected message).
-SEPARATORS = " Write numbers without separators, with a point before decimals."
+# One bad cell in an otherwise good row on line 3: (column, cell, expected message); what to do
+# about it stands behind a bar.
+SEPARATORS = " | Write numbers without separators, with a point before decimals."
+SINCE = " | arrival_s is in seconds from any common start."
 CELLS = [
     ("train_s", "-3", "Expected train_s > 0, got '-3'"),
     ("train_s", "0", "Expected train_s > 0, got '0'"),
@@ -32,9 +34,13 @@ CELLS = [
     ("train_s", "0x10", "Expected train_s to be a number, got '0x10'"),
     ("train_s", "1 000", "Expected train_s to be a number, got '1 000'"),
     ("train_s", "\u0661", "Expected train_s to be a number, got '\u0661'"),  # Arabic digit one
-    ("train_s", "NA", "Expected train_s to be a number, got 'NA'"),
+    (
+        "train_s",
+        "NA",
+        "Expected train_s to be a number, got 'NA' | train_s is needed in every row.",
+    ),
     ("train_s", "true", "Expected train_s to be a number, got 'true'"),
-    ("train_s", "50s", "Expected train_s to be a number, got '50s'"),
+    ("train_s", "50s", "Expected train_s to be a number, got '50s' | train_s is in seconds: 50."),
     ("rollout_s", "0", "Expected rollout_s > 0, got '0'"),
     ("duration_s", "0", "Expected duration_s > 0, got '0'"),
     ("duration_s", "", "Expected duration_s or iterations, got an empty cell"),
@@ -49,7 +55,66 @@ CELLS = [
     ("sync_gb", "-1", "Expected sync_gb >= 0, got '-1'"),
     ("restart_s", "-0.1", "Expected restart_s >= 0, got '-0.1'"),
     ("restart_s", "inf", "Expected a finite restart_s >= 0, got 'inf'"),
-    ("restart_s", "5m", "Expected restart_s to be a number, got '5m'"),
+    (
+        "restart_s",
+        "5m",
+        "Expected restart_s to be a number, got '5m' | restart_s is in seconds: 300.",
+    ),
+    # 24 h x 3,600 s, 1.5 h, 2 d x 86,400 s, 90 min x 60 s, and Excel's way of showing a length.
+    (
+        "duration_s",
+        "24h",
+        "Expected duration_s to be a number, got '24h' | duration_s is in seconds: 86400.",
+    ),
+    (
+        "duration_s",
+        "1.5 H",
+        "Expected duration_s to be a number, got '1.5 H' | duration_s is in seconds: 5400.",
+    ),
+    (
+        "duration_s",
+        "2d",
+        "Expected duration_s to be a number, got '2d' | duration_s is in seconds: 172800.",
+    ),
+    (
+        "duration_s",
+        "90min",
+        "Expected duration_s to be a number, got '90min' | duration_s is in seconds: 5400.",
+    ),
+    (
+        "duration_s",
+        "24:00:30",
+        "Expected duration_s to be a number, got '24:00:30' | duration_s is in seconds: 86430.",
+    ),
+    (
+        "duration_s",
+        "n/a",
+        "Expected duration_s to be a number, got 'n/a' | duration_s is needed in every row.",
+    ),
+    (
+        "duration_s",
+        "2026-11-30",
+        "Expected duration_s to be a number, got '2026-11-30' | duration_s is in seconds.",
+    ),
+    (
+        "arrival_s",
+        "2026-11-30 08:15",
+        "Expected arrival_s to be a number, got '2026-11-30 08:15'" + SINCE,
+    ),
+    (
+        "arrival_s",
+        "30.11.2026",
+        "Expected arrival_s to be a number, got '30.11.2026'" + SINCE,
+    ),
+    (
+        "arrival_s",
+        "11/30/26 8:15",
+        "Expected arrival_s to be a number, got '11/30/26 8:15'" + SINCE,
+    ),
+    ("restart_s", "-", "Expected restart_s to be a number, got '-' | Leave the cell empty."),
+    ("model_b", "N/A", "Expected model_b to be a number, got 'N/A' | Leave the cell empty."),
+    ("model_b", "7h", "Expected model_b to be a number, got '7h'"),
+    ("slo", "180%", "Expected slo to be a number, got '180%' | slo is a ratio: 1.8."),
     ("rollout_state_gb", "-1", "Expected rollout_state_gb >= 0, got '-1'"),
     ("train_switch_s", "-1", "Expected train_switch_s >= 0, got '-1'"),
     (
@@ -94,10 +159,8 @@ CELLS = [
 def test_one_bad_cell_is_one_fault_in_the_projects_voice(refused, column, cell, message):
     error = refused(csv_text({}, {column: cell}))
     words, _, near = message.partition("#")
-    words, hint = (
-        (words.removesuffix(SEPARATORS), SEPARATORS) if SEPARATORS in words else (words, "")
-    )
-    hint = f" Did you mean '{near}'?" if near else hint
+    words, _, hint = words.partition(" | ")
+    hint = f" Did you mean '{near}'?" if near else f" {hint}" if hint else ""
     assert messages(error) == [f"{words} (job 'j1', line 3, column {column}).{hint}"]
     assert error.total == 1
     fault = error.faults[0]
@@ -109,7 +172,7 @@ def test_json_lines_finds_the_same_fault_on_its_own_line(refused, column, cell, 
     rows = [{**GOOD, "job_id": "j0"}, {**GOOD, "job_id": "j1", column: cell}]
     error = refused("\n".join(map(json.dumps, rows)), "jsonl")
     assert error.total == 1
-    words = message.partition("#")[0].removesuffix(SEPARATORS)
+    words = message.partition("#")[0].partition(" | ")[0]
     assert messages(error)[0].startswith(f"{words} (job 'j1', line 2, column {column}).")
 
 
@@ -119,7 +182,7 @@ def test_data_frames_find_the_same_fault_in_their_row(column, cell, message):
     with pytest.raises(TraceError) as caught:
         jobs_from_frame(pd.DataFrame(rows).fillna(""))
     assert caught.value.total == 1
-    words = message.partition("#")[0].removesuffix(SEPARATORS)
+    words = message.partition("#")[0].partition(" | ")[0]
     assert messages(caught.value)[0].startswith(f"{words} (job 'j1', row 2, column {column}).")
 
 

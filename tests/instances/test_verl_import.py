@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from instances.errors import InputError
 from instances.jobs import JobTable
 from instances.trace import read_trace, write_trace
-from instances.trace_table import TraceError
 from instances.verl_import import VerlSummary, import_verl
 from verl_cases import CONSOLE, csv_of, jsonl, put, step_of
 
@@ -65,7 +64,12 @@ def test_a_console_log_becomes_a_row_that_a_trace_takes(tmp_path: Path) -> None:
     assert "Responses at the limit: at most 6.2% of a step's." in words
     assert "The phases explain 99% of the step time." in words  # 249.6 / 253
     assert "nothing converts them to another cluster" in words
-    assert summary.warnings() == ("qwen2.5-7b.log: only 2 steps measured; use 3 at least.",)
+    # 3 x (25 + 41.2) s is 3.31 min.
+    assert summary.warnings() == (
+        "qwen2.5-7b.log: only 2 steps measured; use 3 at least.",
+        "qwen2.5-7b.log: 3 iterations (the steps logged), 3.31 min in all: give iterations "
+        "(--iterations) of the whole run.",
+    )
 
 
 def test_measured_sync_replaces_the_estimate(tmp_path: Path) -> None:
@@ -101,7 +105,8 @@ def test_lengths_below_the_limit_are_warned_of_and_never_extrapolated(tmp_path: 
     jobs, summary = imported(path, max_tokens=1000)
     assert jobs.rollout_s.tolist() == [12]
     assert jobs.extra["verl_limit_reached"] == ("no",)
-    (warning,) = summary.warnings()
+    warning, excerpt = summary.warnings()
+    assert "job.jsonl: 4 iterations (the steps logged)" in excerpt
     assert "no response reached the token limit (longest 900 of 1000)" in warning
     assert "the worst case is longer" in warning
     # The limit is a promise of the row: a longer response contradicts it.
@@ -126,6 +131,34 @@ def test_a_clip_ratio_over_ragged_batches_tells_nothing(tmp_path: Path) -> None:
     assert jobs.extra["verl_limit_reached"] == ("unknown",)
     assert "tells nothing about the limit" in "\n".join(summary.lines())
     assert imported(path, max_tokens=4096)[0].extra["verl_limit_reached"] == ("no",)
+
+
+@pytest.mark.parametrize(("last", "reached"), [(8192.0, "yes"), (8000.0, "no")])
+def test_a_limit_found_in_the_warm_up_is_reached_by_length(
+    tmp_path: Path, last: float, reached: str
+) -> None:
+    """Only the warm-up has a clip ratio: its length is the limit that the others are held to."""
+    lengths = [("response_length/max", value) for value in (8192.0, 4000.0, last)]
+    steps = [(n, step_of(10, 20) | {key: value}) for n, (key, value) in enumerate(lengths)]
+    steps[0][1]["response_length/clip_ratio"] = 0.1
+    jobs, summary = imported(put(tmp_path / "a.jsonl", jsonl(steps)))
+    assert jobs.optional["max_tokens"].tolist() == [8192]
+    assert jobs.extra["verl_limit_reached"] == (reached,)
+    said = "\n".join(summary.warnings())
+    assert "nothing tells" not in said
+    assert ("no response reached the token limit (longest 8192 of 8192)" in said) is (
+        reached == "no"
+    )
+
+
+def test_a_run_of_its_own_length_is_not_called_an_excerpt(tmp_path: Path) -> None:
+    """Twenty steps are taken for a run, nineteen are not, and a given number is nobody's guess."""
+    path = log_of(tmp_path, [10.0] * 19)
+    assert "the steps logged" not in "\n".join(imported(path)[1].warnings())
+    path = log_of(tmp_path, [10.0] * 18)
+    assert "19 iterations (the steps logged)" in "\n".join(imported(path)[1].warnings())
+    given = imported(path, iterations=500)[1].warnings()
+    assert "the steps logged" not in "\n".join(given)
 
 
 def test_a_limit_above_that_of_the_run_was_not_reached(tmp_path: Path) -> None:
@@ -277,7 +310,7 @@ def test_what_a_log_cannot_say_must_be_given(tmp_path: Path) -> None:
     path = log_of(tmp_path, [5.0, 6.0, 7.0])
     with pytest.raises(InputError, match="Expected slo, the slowdown promised to job 'job'"):
         import_verl(path, slo=None)
-    with pytest.raises(TraceError, match="Expected column rollout_state_gb or model_b"):
+    with pytest.raises(InputError, match=r"Expected model_b \(--model-b\) of job 'job', or all"):
         import_verl(path, slo=1.5)
     with pytest.raises(InputError, match=r"got none of 4 \(4 skipped as warm-up; skip_steps is 4"):
         imported(path, skip_steps=4)
@@ -313,3 +346,20 @@ def test_json_lines_and_csv_give_the_same_row(steps: list[tuple[float, float, fl
         assert (low in tables[0].optional) == (len(steps) >= 20)
         if low in tables[0].optional:
             assert tables[0].optional[low][0] <= tables[0].optional[high][0]
+
+
+def test_a_model_that_is_not_given_is_one_fault(tmp_path: Path) -> None:
+    path = log_of(tmp_path, [10.0])
+    with pytest.raises(InputError) as caught:
+        import_verl(path, slo=1.5)
+    assert str(caught.value) == (
+        "job.jsonl: Expected model_b (--model-b) of job 'job', or all of rollout_state_gb, "
+        "train_state_gb, rollout_switch_s, train_switch_s, sync_s in the table of jobs, got "
+        "neither."
+    )
+    head = "job_id,rollout_state_gb,train_state_gb,rollout_switch_s,train_switch_s"
+    table = put(tmp_path / "table.csv", f"{head}\njob,1,1,0,0\n")
+    with pytest.raises(InputError, match=r"or all of sync_s in the table"):
+        import_verl(path, slo=1.5, jobs_table=table)
+    table = put(tmp_path / "table.csv", f"{head},sync_s\njob,1,1,0,0,3\n")
+    assert import_verl(path, slo=1.5, jobs_table=table)[0].sync_s.tolist() == [3]

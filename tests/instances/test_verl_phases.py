@@ -184,3 +184,22 @@ def test_the_share_leaves_validation_and_checkpoints_out(tmp_path: Path) -> None
 def test_ranges_in_words() -> None:
     assert step_ranges([7, 1, 2, 3]) == "1-3, 7"
     assert step_ranges(range(0, 20, 2), most=2) == "0, 2 and 8 more"
+
+
+def test_two_runs_in_one_log_are_told_from_a_restart(tmp_path: Path) -> None:
+    """A restart goes back to steps that were logged; a second run brings numbers of its own."""
+
+    def of(*numbers: int) -> tuple[int, ...]:
+        return phases_of(tmp_path, [(n, step_of(10, 20)) for n in numbers]).belated
+
+    assert of(1, 2, 3, 4, 3, 4, 5) == ()
+    assert of(1, 2, 5, 6) == ()
+    assert of(1, 101, 2, 102, 3, 103) == (2, 3)
+
+
+def test_a_key_of_another_phase_is_no_guess(tmp_path: Path) -> None:
+    log = log_of(tmp_path, [(1, {"timing_s/gen": 10, "timing_s/step": 30})])
+    with pytest.raises(TraceError) as error:
+        chosen_keys(log)
+    assert "Missing timing_s/update_actor (train)" in str(error.value)
+    assert "Did you mean" not in str(error.value)
