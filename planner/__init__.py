@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from planner.size.uncertainty import UncertaintyReport, fleet_uncertainty
     from planner.snapshot.bounds import SnapshotBound, snapshot_bounds
     from planner.snapshot.gantt import gantt_figure
-    from planner.snapshot.one_group import GroupSchedule, schedule_group
+    from planner.snapshot.one_group import GroupSchedule, schedule_group, why_no_group
     from planner.snapshot.solving import SNAPSHOT_METHODS
 
 _HOME = {
@@ -187,6 +187,7 @@ _HOME = {
     "size_trace": "planner.size.sizing",
     "snapshot_bounds": "planner.snapshot.bounds",
     "solve_snapshot": "planner.api",
+    "why_no_group": "planner.snapshot.one_group",
     "write_plan_json": "instances.plan_file",
     "write_report": "planner.report.files",
     "write_trace": "instances.trace",
@@ -286,6 +287,7 @@ __all__ = [
     "size_trace",
     "snapshot_bounds",
     "solve_snapshot",
+    "why_no_group",
     "write_plan_json",
     "write_report",
     "write_trace",

@@ -1,4 +1,4 @@
-"""The JSON document of ``planner gap --json`` (design section 11): no timings unless asked."""
+"""The JSON document of ``planner gap --json``: no timings unless asked."""
 
 from __future__ import annotations
 

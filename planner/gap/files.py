@@ -15,7 +15,7 @@ from instances.plan_file import write_plan_json
 from planner.gap.proving import GapReport
 from planner.output.folder import Writer, write_files
 
-__all__ = ["GAP_FILES", "write_gap_files"]
+__all__ = ["GAP_FILES", "gap_writers", "write_gap_files"]
 
 _ROWS, _WORST = "gap.csv", "worst_plan.json"
 GAP_FILES: Final = (_ROWS, _WORST)

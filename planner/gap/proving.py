@@ -18,7 +18,7 @@ Under ``wallclock`` the moments do not depend on the policy, so the integrated r
 against every policy whose plans are valid at the same limits, those that move jobs included: the
 moments are those of the trace without pauses, and what pauses cost is the policy's price alone.
 Under ``work`` sharing stretches stays: the ratio is that along the policy's own trajectory, and
-named so (design section 4).
+named so.
 """
 
 from __future__ import annotations
@@ -76,8 +76,14 @@ class GapReport:
 
     Attributes
     ----------
+    trace : Trace
+        The jobs.
+    policy : str
+        Whose replay it is.
     replayed : Replayed
-        The rules; ``result`` is the replay.
+        The rules by which jobs were placed.
+    result : ReplayResult
+        The replay.
     rows : tuple of GapRow
         One a moment with jobs that may share, in order of time.
     late : tuple of GapRow
@@ -265,8 +271,7 @@ def optimality_gap(  # noqa: PLR0913 - one argument per question of the command
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> report = optimality_gap(read_trace(catalog_path("tiny-open-shop")), policy="solo")
     >>> report.ratio, report.n_proved == len(report.rows)
     (2.0, True)

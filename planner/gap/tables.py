@@ -9,6 +9,7 @@ from models.problem.snapshot import FleetCaps
 from planner.gap.document import WITHIN
 from planner.gap.proving import GapReport
 from planner.gap.rows import GapRow, GapTotals
+from planner.output.fitting_tables import bare_table
 from planner.plan.tables import data_notes, moves_sentence
 from planner.snapshot.tables import many, rounded_up, scope_words
 
@@ -177,17 +178,8 @@ def print_gap(report: GapReport, console: Console, *, worst: int = 5, show: bool
 
 
 def _table(title: str, headers: Sequence[str]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = bare_table(title)
     for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     return table
@@ -212,14 +204,14 @@ def gap_table(report: GapReport) -> Table:
     return table
 
 
-def moments_table(rows: Sequence[GapRow], title: str) -> Table:
-    """Return moments with their four prices."""
+def moments_table(rows: Sequence[GapRow], title: str, *, start_s: float = 0.0) -> Table:
+    """Return moments with their four prices; hours count from ``start_s``."""
     headers = ("from\nh", "for\nh", "jobs", "policy\n$/h", "again\n$/h", "held\n$/h", "bound\n$/h",
                "policy/\nbound", "")  # fmt: skip
     table = _table(title, headers)
     for row in rows:
         table.add_row(
-            f"{row.moment.from_s / _HOUR_S:,.2f}",
+            f"{(row.moment.from_s - start_s) / _HOUR_S:,.2f}",
             f"{row.moment.hours:,.2f}",
             f"{row.n_jobs}",
             f"{row.policy_usd:,.2f}",

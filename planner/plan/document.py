@@ -1,4 +1,4 @@
-"""The JSON document of ``plan --json`` (design section 11): names, units, no timings."""
+"""The JSON document of ``plan --json``: names, units, no timings."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ __all__ = [
     "finite",
     "inputs_document",
     "moves_document",
+    "package_versions",
     "plan_document",
     "policy_document",
     "profile_document",
@@ -101,6 +102,7 @@ def waiting_document(result: ReplayResult) -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in _PACKAGES},
@@ -139,7 +141,7 @@ def _fleet(result: ReplayResult, nodes: dict[str, int]) -> dict[str, Any]:
 
 
 def policy_document(result: ReplayResult) -> dict[str, Any]:
-    """Return one policy's figures under one convention (design section 11)."""
+    """Return one policy's figures under one convention."""
     peak = result.peak_nodes
     within = result.promises_valid
     admission = None

@@ -36,6 +36,12 @@ class PlanReport:
 
     Attributes
     ----------
+    trace : Trace
+        The jobs.
+    options : PolicyOptions
+        Cluster, limits and parameters of the policies.
+    baselines : tuple of str
+        Policies beside the main one.
     policy : str
         The main policy; the others are baselines.
     primary : {"work", "wallclock"}
@@ -45,6 +51,7 @@ class PlanReport:
     replicas : dict
         ``replicas[convention][policy]`` of the policies that draw: one result per seed.
     seeds : tuple of int
+        Of the policies that draw.
     seconds : dict of str to float
         Seconds per replay, by "convention/policy"; empty without a clock.
     """
@@ -156,8 +163,7 @@ def plan_trace(  # noqa: PLR0913 - one argument per question of the command
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> trace = read_trace(catalog_path("tiny-open-shop"))
     >>> report = plan_trace(trace, baselines=["solo"])
     >>> round(report.saving("solo", "wallclock"), 2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from instances.restarts import restart_sources
 from models.bounds.volume import VOLUME
+from planner.output.fitting_tables import bare_table
 from planner.plan.planning import PlanReport
 from planner.plan.waiting_tables import waiting_sentences, waiting_table
 from planner.replay.replaying import Convention, ReplayResult
@@ -110,17 +111,8 @@ def policy_columns(report: PlanReport) -> tuple[tuple[str, str], ...]:
 
 
 def _policy_table(report: PlanReport, convention: Convention) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
-    table = Table(
-        title=convention_title(report, convention),
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = bare_table(convention_title(report, convention))
     table.add_column("policy", no_wrap=True)
     from rich.markup import escape
 
@@ -254,6 +246,8 @@ def _fleet_sentence(report: PlanReport, result: ReplayResult) -> str:
 def _bound_sentence(result: ReplayResult) -> str:
     """Return what is proven about the least cost, by the convention of the result."""
     if cost_over_bound(result) is None:
+        if any(record.job.mode != "async" for record in result.records):
+            return "No valid plan costs less: at these prices none costs anything."
         return "No valid plan costs less: nothing runs but on dedicated nodes."
     if result.convention == "work":
         return (
@@ -270,7 +264,7 @@ def _bound_sentence(result: ReplayResult) -> str:
 
 
 def cost_over_bound(result: ReplayResult) -> float | None:
-    """Return cost over the true bound of the convention (design section 4)."""
+    """Return cost over the true bound of the convention."""
     if result.convention == "wallclock" or not result.promises_valid:
         return result.ratio
     shared = result.work_bound_usd_total - result.dedicated_usd_total

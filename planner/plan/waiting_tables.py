@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from instances.plan import Fleet
+from planner.output.fitting_tables import bare_table
 from planner.plan.planning import PlanReport
 from planner.replay.replaying import Convention, ReplayResult
 
@@ -118,17 +119,7 @@ def waiting_cells(report: PlanReport, name: str, convention: Convention) -> tupl
 
 def waiting_table(report: PlanReport, convention: Convention) -> Table:
     """Return the waits of every policy on the fleet."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(
-        title=waiting_title(report, convention),
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = bare_table(waiting_title(report, convention))
     table.add_column("policy", no_wrap=True)
     for heading, _ in waiting_columns()[1:]:
         table.add_column(heading, justify="right", no_wrap=True)

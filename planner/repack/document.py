@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from instances.cluster_file import cluster_to_dict
@@ -287,8 +288,16 @@ def repack_document(
 # --- files --------------------------------------------------------------------------------------
 
 
-def write_repack_files(report: RepackReport, directory: Path, *, force: bool) -> None:
-    """Write the plan after the moves, and a row per move.
+def write_repack_files(
+    report: RepackReport,
+    directory: Path,
+    *,
+    force: bool,
+    more: Mapping[str, Writer] = MappingProxyType({}),
+) -> tuple[str, ...]:
+    """Write the plan after the moves, and a row per move; return the names of the files.
+
+    Files of ``more`` are written with them: all or none.
 
     Raises
     ------
@@ -298,8 +307,10 @@ def write_repack_files(report: RepackReport, directory: Path, *, force: bool) ->
     writers: dict[str, Writer] = {
         _PLAN: lambda path: write_plan_json(report.plan, path),
         _MOVES: lambda path: _write_moves(report, path),
+        **more,
     }
     write_files(directory, writers, force=force)
+    return tuple(writers)
 
 
 def _spaced(numbers: Sequence[int]) -> str:

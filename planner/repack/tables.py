@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["print_repack"]
+__all__ = ["moves_legend", "moves_table", "print_repack", "repack_heading", "repack_lines"]
 
 _HOUR_S: Final = 3600.0
 #: Job ids and moves up to this long are not folded, however narrow the terminal.
@@ -64,7 +64,8 @@ def _named(ids: Sequence[str]) -> str:
 # --- sentences ----------------------------------------------------------------------------------
 
 
-def _heading(report: RepackReport, name: str) -> str:
+def repack_heading(report: RepackReport, name: str) -> str:
+    """Return which moment of which plan."""
     running = report.running
     at = "" if running.moment_s is None else f" at {running.moment_s / _HOUR_S:,.2f} h"
     return (
@@ -179,7 +180,7 @@ def _apart(report: RepackReport) -> Iterator[str]:
 # --- the table ----------------------------------------------------------------------------------
 
 
-def _table(report: RepackReport, changes: Sequence[ProposedChange]) -> Table:
+def moves_table(report: RepackReport, changes: Sequence[ProposedChange]) -> Table:
     """Return the table: one block a proposal, one row a move, totals last."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -265,6 +266,20 @@ def _groups(change: ProposedChange, number: int) -> str:
     return f"{number}{needs}: {words(change.before)} -> {words(change.after)}"
 
 
+def repack_lines(report: RepackReport) -> Iterator[str]:
+    """Yield the answer in sentences: prices, what is proven, why none pays, who may not move."""
+    for lines in (_prices, _least, _why_none, _apart):
+        yield from lines(report)
+
+
+def moves_legend(report: RepackReport, changes: Sequence[ProposedChange]) -> Iterator[str]:
+    """Yield what the columns of the table of these changes are."""
+    yield _LEGEND
+    yield _AHEAD_LEGEND if report.running.ledger.known else _BACK_LEGEND
+    if any(move.from_group == move.to_group for change in changes for move in change.moves):
+        yield _PINS_LEGEND
+
+
 def print_repack(report: RepackReport, name: str, console: Console) -> None:
     """Print prices, the moves that pay, and who may not move.
 
@@ -273,12 +288,12 @@ def print_repack(report: RepackReport, name: str, console: Console) -> None:
     name : str
         Of the plan file.
     """
-    console.print(_heading(report, name), style="bold", markup=False)
-    for line in (*_prices(report), *_least(report), *_why_none(report), *_apart(report)):
+    console.print(repack_heading(report, name), style="bold", markup=False)
+    for line in repack_lines(report):
         console.print(line, markup=False)
     if report.changes:
         shown = report.changes[:_MOST_CHANGES]
-        console.print(_table(report, shown))
+        console.print(moves_table(report, shown))
         console.print("Groups before -> after (jobs, rollout+train nodes):", markup=False)
         for number, change in enumerate(shown, start=1):
             console.print(_groups(change, number), markup=False)
@@ -288,10 +303,7 @@ def print_repack(report: RepackReport, name: str, console: Console) -> None:
                 "(--out) and in --json.",
                 markup=False,
             )
-        console.print(_LEGEND, style="dim", markup=False)
-        known = report.running.ledger.known
-        console.print(_AHEAD_LEGEND if known else _BACK_LEGEND, style="dim", markup=False)
-        if any(move.from_group == move.to_group for change in shown for move in change.moves):
-            console.print(_PINS_LEGEND, style="dim", markup=False)
+        for line in moves_legend(report, shown):
+            console.print(line, style="dim", markup=False)
     for note in data_notes(report.running.jobs):
         console.print(note, style="dim", markup=False)

@@ -100,9 +100,7 @@ def write_report(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
-    >>> from planner.plan.planning import plan_trace
+    >>> from planner import catalog_path, plan_trace, read_trace
     >>> report = plan_trace(read_trace(catalog_path("tiny-gang")), baselines=["solo"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(Path(folder) / "report.html", plan=report)

@@ -12,7 +12,15 @@ from planner.gap.document import WITHIN, gap_notes
 from planner.gap.proving import GapReport
 from planner.gap.rows import GapRow, GapTotals
 from planner.gap.tables import gap_legend, gap_lines, gap_table, moments_table
-from planner.output.charts import LOOKS, SMALL_PT, as_written, legend_above, pale, panels
+from planner.output.charts import (
+    LOOKS,
+    SMALL_PT,
+    as_written,
+    legend_above,
+    pale,
+    panels,
+    whole_numbers,
+)
 from planner.output.pictures import drawing
 from planner.report.parts import Chart, Readout, Rows, Section, Series, Words
 from planner.report.printed_tables import rows_of
@@ -28,8 +36,8 @@ _HOUR_S: Final = 3600.0
 _MOST_STEPS: Final = 1500
 _MOST_POINTS: Final = 800
 _WORST: Final = 10
-#: Moments nearer than this are one after the other, s.
-_TOUCH_S: Final = 1e-6
+#: Moments nearer than this are one after the other, h.
+_TOUCH_H: Final = 1e-9
 _STOPPED: Final = {
     "time": "time limit of a snapshot",
     "size": "too large for set partitioning",
@@ -54,7 +62,8 @@ def gap_sections(report: GapReport) -> tuple[Section, ...]:
         parts = _parts(report)
         by_jobs = _by_jobs(report) if report.rows else ()
     worst = rows_of(
-        moments_table(report.worst(_WORST), _worst_title(report)), caption=gap_legend(report)
+        moments_table(report.worst(_WORST), _worst_title(report), start_s=_start_s(report)),
+        caption=f"from: since the first arrival. {gap_legend(report)}",
     )
     sections = [
         Section(
@@ -75,8 +84,15 @@ def gap_sections(report: GapReport) -> tuple[Section, ...]:
     return tuple(sections)
 
 
+def _start_s(report: GapReport) -> float:
+    """Return the first arrival, from which hours count here, seconds of the trace."""
+    return float(report.result.timeline.time_s[0])
+
+
 def _worst_title(report: GapReport) -> str:
     shown = len(report.worst(_WORST))
+    if shown == 1:
+        return f"The worst moment of {len(report.rows):,}"
     return f"The {shown} worst moments of {len(report.rows):,}"
 
 
@@ -133,24 +149,28 @@ class Step:
         return None if self.totals is None else self.totals.ratio
 
 
-def time_steps(rows: Sequence[GapRow], most: int = _MOST_STEPS) -> tuple[Step, ...]:
+def time_steps(
+    rows: Sequence[GapRow], most: int = _MOST_STEPS, *, start_s: float = 0.0
+) -> tuple[Step, ...]:
     """Return moments as steps, in order of time; of very many, neighbours together.
 
-    A step of several moments has their means over time, so integrals stay what they are. Times in
-    which nothing is paid are steps without prices.
+    Hours count from ``start_s``. A step of several moments has their means over time, so integrals
+    stay what they are. Times in which nothing is paid are steps without prices.
     """
     size = max(1, ceil(len(rows) / most))
     out: list[Step] = []
     for first in range(0, len(rows), size):
         some = rows[first : first + size]
-        from_s, to_s = some[0].moment.from_s, some[-1].moment.to_s
-        if out and from_s - out[-1].to_h * _HOUR_S > _TOUCH_S:
-            out.append(Step(out[-1].to_h, from_s / _HOUR_S, None))
+        from_h, to_h = (
+            (at_s - start_s) / _HOUR_S for at_s in (some[0].moment.from_s, some[-1].moment.to_s)
+        )
+        if out and from_h - out[-1].to_h > _TOUCH_H:
+            out.append(Step(out[-1].to_h, from_h, None))
         looked_at = [row for row in some if row.n_jobs]
         out.append(
             Step(
-                from_s / _HOUR_S,
-                to_s / _HOUR_S,
+                from_h,
+                to_h,
                 GapTotals.of(some),
                 solved=all(row.solved is not None for row in looked_at),
                 proved=all(row.proved for row in looked_at),
@@ -165,7 +185,7 @@ def _spans(steps: Sequence[Step], apart: Callable[[Step], bool]) -> Iterator[tup
     for step in steps:
         if not apart(step):
             continue
-        if step.from_h > to_h + _TOUCH_S:
+        if step.from_h > to_h + _TOUCH_H:
             if to_h > from_h:
                 yield from_h, to_h
             from_h = step.from_h
@@ -185,7 +205,7 @@ def _draw_steps(
 
 
 def _over_time(report: GapReport) -> Chart:
-    steps = time_steps(report.every)
+    steps = time_steps(report.every, start_s=_start_s(report))
     figure, (top, bottom) = panels(2, 3.0, sharex=True, gridspec_kw={"height_ratios": [1.6, 1.0]})
     names = _names(report)
     prices: list[Series] = []
@@ -206,7 +226,7 @@ def _over_time(report: GapReport) -> Chart:
     top.set_ylim(bottom=0)
     top.set_ylabel("$/h")
     bottom.set_ylabel(ratio.replace(", ", "\n"))
-    bottom.set_xlabel("hours since the first arrival" if steps[0].from_h == 0 else "hours")
+    bottom.set_xlabel("hours since the first arrival")
     top.set_xlim(steps[0].from_h, steps[-1].to_h)
     legend_above(top, columns=2, first=tuple(names.values()))
     x = tuple(step.from_h for step in steps)
@@ -254,9 +274,10 @@ def _time_alt(report: GapReport) -> str:
     if rows:
         ratios = [row.ratio or 0.0 for row in rows]
         worst = report.worst(1)[0]
+        worst_h = (worst.moment.from_s - _start_s(report)) / _HOUR_S
         text += (
             f" Their ratio lies between {min(ratios):.3f} and {max(ratios):.3f}, highest at "
-            f"{worst.moment.from_s / _HOUR_S:,.1f} h with {many(worst.n_jobs, 'job')}."
+            f"{worst_h:,.1f} h with {many(worst.n_jobs, 'job')}."
         )
     return text
 
@@ -402,6 +423,7 @@ def _by_jobs(report: GapReport) -> tuple[Chart, ...]:
         label="integrated over the class",
     )
     axis.axhline(1.0, color="black", linewidth=0.9)
+    whole_numbers(axis.xaxis)
     axis.set_xlabel("jobs present that may share nodes")
     axis.set_ylabel(_ratio_name(report).replace(", ", "\n"))
     legend_above(axis, columns=2)
@@ -438,8 +460,8 @@ def _jobs_words(report: GapReport) -> str:
 
     first, worst = parts[0], max(parts, key=lambda part: part[2].ratio or 0.0)
     if first is worst:
-        return f"{_ratio_name(report)}: {words(first)}, nowhere more."
-    return f"{_ratio_name(report)}: {words(first)}, at most {words(worst)}."
+        return f"{_ratio_name(report)}, integrated: {words(first)}, no more with any other number."
+    return f"{_ratio_name(report)}, integrated: {words(first)}, at most {words(worst)}."
 
 
 # --- what is proved -------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ longest is drawn.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from instances.plan import GroupVersion, Plan
-from planner.output.charts import SMALL_PT, as_written, panels
+from planner.output.charts import SMALL_PT, as_written, panels, shortened
 from planner.output.pictures import drawing
 from planner.placement.group_rules import rule_words, slack_words, tightest
 from planner.report.parts import Chart, Picker
@@ -19,6 +20,7 @@ from planner.snapshot.gantt import GanttStyle, bars_of, gantt_figure, gantt_tips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "GroupLife",
     "chosen_lives",
     "gantt_picker",
+    "group_chart",
     "lives_chart",
     "lives_of",
 ]
@@ -138,44 +141,64 @@ def gantt_picker(plan: Plan, lives: Iterable[GroupLife], start_s: float) -> Pick
     start_s : float
         Where hours count from, seconds of the trace.
     """
-    options = tuple(
-        (
-            f"{life.group_id}: {_place(life.longest, start_s)}",
-            _gantt_chart(plan, life, f"group-{number}", start_s),
+    with drawing():  # of all
+        options = tuple(
+            (
+                f"{life.group_id}: {_place(life.longest, start_s)}",
+                _gantt_chart(plan, life, f"group-{number}", start_s),
+            )
+            for number, life in enumerate(lives, 1)
         )
-        for number, life in enumerate(lives, 1)
-    )
     return Picker("groups", "Group", options)
 
 
 def _gantt_chart(plan: Plan, life: GroupLife, name: str, start_s: float) -> Chart:
     version = life.longest
+    jobs = ", ".join(placement.job_id for placement in version.placements)
+    place = _place(version, start_s)
+    return group_chart(
+        plan,
+        version,
+        name=name,
+        alt=f"{place}: the version held longest of {len(life.versions):,}. Jobs: {jobs}.",
+        caption=f"The group's nodes cost ${life.usd:,.0f} over its life.",
+    )
+
+
+def group_chart(plan: Plan, version: GroupVersion, *, name: str, alt: str, caption: str) -> Chart:
+    """Draw the schedule of one group; the caption begins with its tightest rule.
+
+    Parameters
+    ----------
+    name, alt, caption : str
+        Of the chart.
+    """
     with drawing():
         figure = gantt_figure(version, plan.jobs, plan.cluster, _STYLE)
         tips = gantt_tips(figure, version, plan.jobs)
         _fit(figure)
     rule = tightest(version, plan.jobs, plan.cluster)
-    jobs = ", ".join(placement.job_id for placement in version.placements)
-    place = _place(version, start_s)
     return Chart(
         name=name,
-        title=f"Group {life.group_id}: one period, and the same again",
+        title=f"Group {version.group_id}: one period, and the same again",
         figure=figure,
-        alt=(f"{place}: the version held longest of {len(life.versions):,}. Jobs: {jobs}."),
-        caption=(
-            f"Tightest rule: {rule_words(rule, str)}, {slack_words(rule, str)}. The group's nodes "
-            f"cost ${life.usd:,.0f} over its life."
-        ),
+        alt=alt,
+        caption=f"Tightest rule: {rule_words(rule, str)}, {slack_words(rule, str)}. {caption}",
         tips=tips,
     )
 
 
+@functools.cache
+def _measure(dpi: float) -> RendererBase:
+    """Return what measures texts; it remembers those that figures have in common."""
+    from matplotlib.backends.backend_agg import RendererAgg
+
+    return RendererAgg(1, 1, dpi)  # type: ignore[no-untyped-call]
+
+
 def _fit(figure: Figure) -> None:
     """Make a figure just as large as what is in it: labels and legend are outside the axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    box = figure.get_tightbbox(canvas.get_renderer())  # type: ignore[no-untyped-call]
+    box = figure.get_tightbbox(_measure(figure.dpi))
     wide, high = figure.get_size_inches()
     new_wide, new_high = box.width + 2 * _PAD_IN, box.height + 2 * _PAD_IN
     left, bottom = (_PAD_IN - box.x0) / new_wide, (_PAD_IN - box.y0) / new_high
@@ -201,7 +224,7 @@ def lives_chart(lives: tuple[GroupLife, ...], start_s: float) -> Chart:
                 tips[gid] = f"{life.group_id}: {_place(version, start_s)}"
         axes.set_xlim(0, end_h)
         axes.set_ylim(len(drawn) - 0.4, -0.6)
-        axes.set_yticks(range(len(drawn)), [_short(life.group_id) for life in drawn])
+        axes.set_yticks(range(len(drawn)), [shortened(life.group_id, _LETTERS) for life in drawn])
         axes.tick_params(axis="y", labelsize=SMALL_PT, length=0)
         axes.set_xlabel("hours since the first arrival")
         _legend_of_shades(axes, max(life.most_jobs for life in drawn))
@@ -309,7 +332,3 @@ def _legend_of_shades(axes: Axes, most: int) -> None:
         handlelength=1.4,
         columnspacing=1.2,
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"

@@ -193,7 +193,9 @@ def _estimated_rows(jobs: JobTable) -> Rows:
 # --- again ----------------------------------------------------------------------------------------
 
 
-def reproduce_section(command: Sequence[str], inputs: Mapping[str, Any]) -> Section:
+def reproduce_section(
+    command: Sequence[str], inputs: Mapping[str, Any], *, timed: bool = False
+) -> Section:
     """Return how to get the same report again, and how to check it.
 
     Parameters
@@ -201,22 +203,28 @@ def reproduce_section(command: Sequence[str], inputs: Mapping[str, Any]) -> Sect
     command : sequence of str
         The program and its arguments; folders of files are left out. Empty: made from Python.
     inputs : mapping
-        ``inputs`` of the command's JSON document: trace, sha256, package versions, seed, options.
+        ``inputs`` of the command's JSON document: trace or plan, sha256, package versions, seed,
+        options.
+    timed : bool
+        Whether a time limit ended some proofs: a faster machine may prove more.
 
     Returns
     -------
     Section
     """
+    what = "plan" if "plan" in inputs else "trace"
     sha256 = inputs.get("sha256")
     versions = ", ".join(f"{name} {v}" for name, v in inputs["package_versions"].items())
     seed = inputs.get("seed")
     answer = (
-        f"The same command, trace (sha256 {sha256}) and versions give the same figures."
+        f"The same command, {what} and versions give the same figures"
         if sha256
-        else f"The same {inputs['jobs']:,} jobs and versions give the same figures."
+        else f"The same {'job' if inputs['jobs'] == 1 else 'jobs'} and versions give the same "
+        "figures"
     )
+    answer += ", but for proofs that a time limit ended." if timed else "."
     facts = [
-        ("trace", str(inputs["trace"])),
+        (what, str(inputs[what])),
         ("sha256", sha256 or "none: the jobs come from no file"),
         ("jobs", f"{inputs['jobs']:,}, of which async {inputs['async_jobs']:,}"),
         ("seed", "none: nothing is drawn" if seed is None else _shown(seed)),
@@ -245,7 +253,7 @@ def reproduce_section(command: Sequence[str], inputs: Mapping[str, Any]) -> Sect
                 (Rows("Options", ("option", "value"), rows, numeric=(False, False)),),
             )
         )
-    if "plan" in command[:2]:
+    if {"plan", "report"} & set(command[:2]):
         blocks.append(
             Code(
                 "planner check plan.json",

@@ -89,6 +89,8 @@ def _template() -> Template:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     environment.filters["as_is"] = Markup
+    # $/node-h is one word; a browser would break it at its hyphen
+    environment.filters["unbroken"] = lambda text: text.replace("-h", "\u2011h")
     return environment.from_string(_file("page.html.j2"))
 
 

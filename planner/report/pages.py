@@ -68,7 +68,13 @@ def page_of(
     trace = next(iter(there.values())).trace
     sections = [*_sections(plan, gap, size, simulation), *_missing(missing or {})]
     sections.append(_inputs(plan, gap, size, simulation))
-    sections.append(reproduce_section(command, _inputs_document(plan, gap, size, simulation)))
+    sections.append(
+        reproduce_section(
+            command,
+            _inputs_document(plan, gap, size, simulation),
+            timed=gap is not None and "time" in gap.stopped_by,
+        )
+    )
     return Page(
         title=_TITLES[kinds[0]],
         subtitle=f"{trace.name}, {len(trace.jobs):,} job{'s' * (len(trace.jobs) != 1)}",
@@ -118,12 +124,17 @@ def answer_of(
     answers: list[tuple[str, ...]] = []
     if size is not None:
         from planner.report.size_section import size_answer
+        from planner.size.words import proven_lines
 
-        answers.append(size_answer(size)[:_LEAD])
+        found = (*size_answer(size)[:_LEAD], *proven_lines(size))
+        answers.append(tuple(dict.fromkeys(found)))
     if plan is not None:
         from planner.report.plan_section import plan_answer
 
-        answers.append(plan_answer(plan))
+        found = plan_answer(plan)
+        if answers:  # its prices are those of renting all, beside the ones of owning and renting
+            found = (_SENTENCE_END.split(found[0], maxsplit=1)[0],)
+        answers.append(found)
     if gap is not None:
         from planner.report.gap_section import gap_answer
 
@@ -131,9 +142,11 @@ def answer_of(
         # the other answers are by the plan's convention
         answers.append((f"By {gap.convention} {first}" if answers else first, *rest))
     if simulation is not None:
-        from planner.report.simulation_section import simulation_answer
+        from planner.report.simulation_section import NOTHING, simulation_answer
 
-        answers.append(simulation_answer(simulation)[:_LEAD])
+        found = simulation_answer(simulation)[:_LEAD]
+        if not answers or found != (NOTHING,):
+            answers.append(found)
     first, *rest = answers[0]
     head, *tail = _SENTENCE_END.split(first, maxsplit=1)
     return (head, *tail, *rest, *(answer[0] for answer in answers[1:]))
@@ -173,23 +186,35 @@ def _inputs_document(
     size: SizeReport | None,
     simulation: SimulationReport | None,
 ) -> Mapping[str, Any]:
-    """Return what identifies the input: ``inputs`` of the first command's JSON document."""
+    """Return what identifies the input: ``inputs`` of the commands' JSON documents.
+
+    Of several on one trace they differ in their options, and in the seed: none where nothing is
+    drawn.
+    """
+    documents: dict[str, Mapping[str, Any]] = {}
     if plan is not None:
         from planner.plan.document import plan_document
 
-        document = plan_document(plan)
-    elif size is not None:
+        documents["plan"] = plan_document(plan)["inputs"]
+    if size is not None:
         from planner.size.document import size_document
 
-        document = size_document(size)
-    elif gap is not None:
+        documents["size"] = size_document(size)["inputs"]
+    if gap is not None:
         from planner.gap.document import gap_document
 
-        document = gap_document(gap)
-    else:
+        documents["gap"] = gap_document(gap)["inputs"]
+    if simulation is not None:
         from planner.simulate.document import simulation_document
 
-        assert simulation is not None
-        document = simulation_document(simulation)
-    inputs: Mapping[str, Any] = document["inputs"]
-    return inputs
+        documents["simulate"] = simulation_document(simulation)["inputs"]
+    first, *others = documents.values()
+    if not others:
+        return first
+    seeds = [inputs["seed"] for inputs in documents.values() if inputs.get("seed") is not None]
+    options = {
+        f"{command}: {name}": value
+        for command, inputs in documents.items()
+        for name, value in (inputs.get("options") or {}).items()
+    }
+    return {**first, "seed": seeds[0] if seeds else None, "options": options}

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from planner.output.charts import LOOKS, SMALL_PT, Look, as_written, legend_above, panels
+from planner.output.charts import (
+    LOOKS,
+    NAME_LETTERS,
+    SMALL_PT,
+    Look,
+    as_written,
+    legend_above,
+    panels,
+    shortened,
+    whole_numbers,
+)
 from planner.output.duration_curve import draw_duration_curve, label_duration_axes
 from planner.output.pictures import drawing
 from planner.plan.planning import PlanReport
@@ -51,8 +61,6 @@ NEAR_LIMIT: Final = 0.95
 _MOST_TIPS: Final = 300
 _HOUR_S: Final = 3600.0
 _TIME: Final = "hours since the first arrival"
-#: Names longer than this are cut where they are drawn.
-_LETTERS: Final = 24
 #: Narrower parts of a bar hold no words, % of the bar.
 _NARROW: Final = 9.0
 #: Dots, unlike any line of a policy.
@@ -102,8 +110,8 @@ def _draw_steps(
         label=label,
         color=look.colour,
         linestyle=look.line,
-        linewidth=2.0 if main else 1.2,
-        zorder=3 if main else 2,
+        linewidth=2.2 if main else 1.2,
+        zorder=2 if main else 3,  # thin lines above the thick one: equal ones are seen, too
     )
 
 
@@ -187,7 +195,8 @@ def gpu_chart(report: PlanReport, convention: Convention) -> Chart:
                 owned = getattr(fleet, f"{pool}_nodes") * per
                 axis.axhline(owned, label="fleet", **_BOUND_LOOK)
             axis.set_ylim(bottom=0)
-            axis.set_ylabel(f"{_short(node.gpu.name)} GPUs, {pool}")
+            axis.set_ylabel(f"{shortened(node.gpu.name, NAME_LETTERS)} GPUs, {pool}")
+            whole_numbers(axis.yaxis)
             _add_nodes(axis, per)
             readouts.append(_readout(axis, lines))
         readouts.append(_draw_jobs(axes[2], report, results))
@@ -222,6 +231,7 @@ def _add_nodes(axes: Axes, per_node: int) -> None:
         return nodes * per_node
 
     right = axes.secondary_yaxis("right", functions=(nodes_of, gpus_of))
+    whole_numbers(right.yaxis)
     right.set_ylabel(f"nodes of {per_node} GPUs")
 
 
@@ -253,6 +263,7 @@ def _draw_jobs(axes: Axes, report: PlanReport, results: dict[str, ReplayResult])
     if report.options.fleet is not None:
         axes.legend(frameon=False, fontsize=SMALL_PT, handlelength=3.2)
     axes.set_ylim(bottom=0)
+    whole_numbers(axes.yaxis)
     axes.set_ylabel("jobs")
     return _readout(axes, lines)
 
@@ -286,7 +297,9 @@ def demand_chart(report: PlanReport, convention: Convention) -> Chart:
                 found.append(f"{name} {p95} {pool} nodes for 95 % of the time and {peak} at most")
                 if main:
                     _mark(axis, p95, peak, look)
-            label_duration_axes(axis, f"{_short(_gpu(report, pool))} nodes, {pool}")
+            label_duration_axes(
+                axis, f"{shortened(_gpu(report, pool), NAME_LETTERS)} nodes, {pool}"
+            )
             readouts.append(
                 Readout(axis, tuple(shares.tolist()), "share of time", "%", tuple(series))
             )
@@ -314,11 +327,11 @@ def _mark(axes: Axes, p95: int, peak: int, look: Look) -> None:
     """Mark the p95 and the peak of a curve."""
     axes.plot([5, 0], [p95, peak], look.marker, color=look.colour, clip_on=False, zorder=5)
     # above the line there are other lines; below it there is nothing
-    for x, y, below, text in ((5, p95, -14, f"p95: {p95}"), (0, peak, 5, f"peak: {peak}")):
+    for x, y, below, text in ((5, p95, -20, f"p95: {p95}"), (0, peak, 5, f"peak: {peak}")):
         axes.annotate(
             text,
             (x, y),
-            xytext=(6, below),
+            xytext=(6 if below > 0 else -2, below),
             textcoords="offset points",
             fontsize=SMALL_PT,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
@@ -575,7 +588,3 @@ def ratio_chart(report: PlanReport) -> Chart:
         ),
         readouts=(_readout(axes, [("cost over bound", "", x, ratio)]),),
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"

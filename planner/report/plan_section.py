@@ -49,6 +49,7 @@ from planner.report.plan_figures import (
     ratio_over_time,
     slowdown_chart,
 )
+from planner.size.words import duration
 
 __all__ = ["plan_answer", "plan_sections"]
 
@@ -141,6 +142,7 @@ def _policy_rows(report: PlanReport, convention: Convention) -> Rows:
         header=(*header, "peak nodes, rollout+train"),
         rows=tuple(rows),
         caption="Each pool at its own peak.",
+        numeric=(False, *(True for _ in header)),
     )
 
 
@@ -148,9 +150,13 @@ def _cost_section(report: PlanReport) -> Section:
     result = report.result(report.policy)
     mean = report.mean(report.policy, report.primary, lambda r: r.usd_per_hour_mean).mean
     total = report.mean(report.policy, report.primary, lambda r: r.usd_total).mean
+    drawn = report.policy in report.replicas[report.primary] and len(report.seeds) > 1
+    over = f"over {_span(result.horizon_h)}"
+    if drawn:  # whose hours differ
+        over = f"in all, means over {len(report.seeds)} seeds"
     answer = (
-        f"{report.policy} costs ${mean:,.2f}/h on average, ${total:,.0f} over "
-        f"{result.horizon_h:,.1f} h ({report.primary} convention)"
+        f"{report.policy} costs ${mean:,.2f}/h on average, ${total:,.{0 if total >= 100 else 2}f} "
+        f"{over} ({report.primary} convention)"
     )
     parts = []
     for name in report.baselines:
@@ -171,6 +177,10 @@ def _cost_section(report: PlanReport) -> Section:
             _folded(report, _policy_rows(report, other), cost_chart(report, other)),
         ),
     )
+
+
+def _span(hours: float) -> str:
+    return f"{hours:,.1f} h" if hours >= 1 else duration(hours * _HOUR_S)
 
 
 def _peak_words(report: PlanReport, convention: Convention) -> str:
@@ -241,7 +251,8 @@ def _waiting_section(report: PlanReport) -> Section | None:
     if report.options.fleet is None:
         return None
     result = report.result(report.policy)
-    wait = shown_wait(result.wait_quantile(0.95))
+    wait_s = result.wait_quantile(0.95)
+    waiting = f"wait {shown_wait(wait_s)} or less" if wait_s > 0 else "do not wait"
     rows = [
         Rows(
             title=waiting_title(report, convention),
@@ -255,7 +266,7 @@ def _waiting_section(report: PlanReport) -> Section | None:
     return Section(
         "waiting",
         "Waiting for the fleet",
-        f"Under {report.policy} 95 % of the jobs wait {wait} or less for a fleet of "
+        f"Under {report.policy} 95 % of the jobs {waiting} for a fleet of "
         f"{result.fleet}, which costs ${fleet_usd_per_hour(result):,.2f}/h to own.",
         (Words(tuple(waiting_sentences(result))), rows[0], _folded(report, rows[1])),
     )
@@ -285,7 +296,7 @@ def _admission_section(report: PlanReport) -> Section | None:
     return Section(
         "admission",
         "How jobs were admitted",
-        f"Of {_number(total)} jobs under {first}: {', '.join(parts)}.",
+        f"Of {_number(total)} job{'s' * (total != 1)} under {first}: {', '.join(parts)}.",
         (
             admission_chart(report, report.primary),
             Rows(
@@ -294,7 +305,8 @@ def _admission_section(report: PlanReport) -> Section | None:
                 rows=tuple(rows),
                 caption=(
                     "direct: into a group, no new node. rollout scaled, train scaled: into a "
-                    "group that takes more nodes of that pool. isolated: a new group."
+                    "group that takes more nodes of that pool. isolated: a new group. repacked: "
+                    "running jobs were moved for it."
                 ),
             ),
             *((Words(tuple(moves)),) if moves else ()),
@@ -314,16 +326,25 @@ def _job_section(report: PlanReport) -> Section | None:
         return None
     broken, near = sum(not r.slo_met for r in records), sum(is_near(r) for r in records)
     kept = f"{len(records) - broken:,} of {len(records):,} jobs keep their SLO"
+    if len(records) == 1:
+        kept = f"The one job {'breaks' if broken else 'keeps'} its SLO"
+    kept += f" under {report.policy}"
+    if len(records) < len(result.records):
+        kept += " (async jobs, on nodes of their own, apart)"
+    if near or len(records) > 1:
+        kept += (
+            f"; {near:,} of these {'is' if near == 1 else 'are'} at {100 * NEAR_LIMIT:.0f} % of "
+            "the slowdown they allow, or more"
+        )
     worst = sorted(records, key=lambda r: (-r.slowdown / r.job.slo, r.job.job_id))[:_WORST]
     return Section(
         "jobs",
         "What each job got",
-        f"{kept} under {report.policy}; {near:,} of these are at {100 * NEAR_LIMIT:.0f} % of the "
-        "slowdown they allow, or more.",
+        f"{kept}.",
         (
             slowdown_chart(report, records),
             Rows(
-                title=f"The {len(worst)} jobs nearest to their limit, or above it",
+                title=f"The {_jobs(len(worst))} nearest to their limit, or above it",
                 header=tuple(_job_cells(worst[0], result)),
                 rows=tuple(tuple(_job_cells(record, result).values()) for record in worst),
                 caption="Slowdown counts from the start of a job.",
@@ -331,6 +352,10 @@ def _job_section(report: PlanReport) -> Section | None:
             *_first_seed_words(report),
         ),
     )
+
+
+def _jobs(count: int) -> str:
+    return "job" if count == 1 else f"{count:,} jobs"
 
 
 def _job_cells(record: JobRecord, result: ReplayResult) -> dict[str, str]:
@@ -371,7 +396,9 @@ def _group_section(report: PlanReport) -> Section | None:
     if result.promises_valid:
         chosen = chosen_lives(plan, lives)
         share = _share(sum(life.usd for life in chosen), sum(life.usd for life in lives))
-        whose = f"the {len(chosen):,} dearest{share}" if len(lives) > 1 else "it"
+        whose = f"the {len(chosen):,} dearest{share}" if len(chosen) > 1 else f"the dearest{share}"
+        if len(chosen) == len(lives):
+            whose = "each" if len(lives) > 1 else "it"
         answer += f"of {whose} the schedule is drawn below, in the version held longest."
         blocks.append(gantt_picker(plan, chosen, start_s))
     else:
@@ -406,7 +433,7 @@ def _ratio_section(report: PlanReport) -> Section | None:
             "sharing stretches stays, and other stays have other bounds. Proven over all valid "
             f"plans for the same iterations: at most {proven:.2f} x the least."
         )
-    words.append("planner gap proves more, by better bounds.")
+    words.append("The optimality gap (planner gap) proves more, by better bounds.")
     chart: Chart = ratio_chart(report)
     return Section(
         "ratio",

@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from planner.simulate.runtime_run import GroupRun
     from planner.simulate.simulating import SimulationReport
 
-__all__ = ["below", "missing_parts", "simulation_answer", "simulation_sections"]
+__all__ = ["NOTHING", "below", "missing_parts", "simulation_answer", "simulation_sections"]
 
 #: Points of a distribution that can be read off.
 _GRID: Final = 200
 #: Planned periods of a run that are drawn.
 _PERIODS: Final = 4
+#: The answer where no part is there.
+NOTHING: Final = "Nothing was simulated."
 _CUT: Final = ", those of shares cut at 0 and 100 %"
 _PARTS: Final = {
     "runtime": "plans run with sampled lengths",
@@ -57,7 +59,7 @@ def simulation_answer(report: SimulationReport) -> tuple[str, ...]:
     """Return one sentence for each part that is there, the first about the promises."""
     makers = (_runtime_words, _failure_words, _migration_words, _drift_words)
     found = tuple(words for make in makers for words in make(report))
-    return found or ("Nothing was simulated.",)
+    return found or (NOTHING,)
 
 
 def simulation_sections(

@@ -23,12 +23,17 @@ __all__ = ["Picture", "picture_of", "readable"]
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _HREF: Final = "{http://www.w3.org/1999/xlink}href"
-#: What neither XML nor UTF-8 can hold; a job's name may.
-_UNREADABLE: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: What neither XML nor UTF-8 can hold, and what turns the direction of the text that follows, so
+#: that a reader sees another name, or another number: a job's name may hold both.
+_UNREADABLE: Final = re.compile(
+    "[^\t\n\r\u0020-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 #: Elements in which a space may be a word.
 _WORDS: Final = {f"{_SVG}text", f"{_SVG}tspan"}
 #: Numbers after each letter of a path that matplotlib writes.
 _PLACES: Final = {"M": 2, "L": 2, "Q": 4, "C": 6, "z": 0}
+#: Of matplotlib's SVG files.
+_SVG_DPI: Final = 72
 #: Significant digits of a value in the page; a reader is shown fewer.
 _DIGITS: Final = 7
 
@@ -97,12 +102,29 @@ def _drawn(figure: Figure) -> str:
     import matplotlib as mpl
 
     text = io.StringIO()
-    with drawing():
-        mpl.rcParams["svg.fonttype"] = "none"
+    with drawing(), mpl.rc_context({"svg.fonttype": "none"}):
+        _lay_out(figure)
         figure.savefig(text, format="svg", metadata=FORMATS["svg"])
-    # a layout engine starts from the last layout: another run would move the axes a little
-    figure.set_layout_engine("none")
     return text.getvalue()
+
+
+def _lay_out(figure: Figure) -> None:
+    """Run the layout engine of a figure, once and for all.
+
+    ``savefig`` would draw all of it once more to do so. The engine starts from the last layout:
+    another run would move the axes a little.
+    """
+    engine = figure.get_layout_engine()
+    if engine is None:
+        return
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    FigureCanvasSVG(figure)  # texts are measured as they are drawn
+    dpi = figure.dpi
+    figure.dpi = _SVG_DPI
+    engine.execute(figure)
+    figure.dpi = dpi
+    figure.set_layout_engine("none")
 
 
 def _tidy(root: ET.Element) -> None:

@@ -90,8 +90,7 @@ def snapshot_bounds(
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> trace = read_trace(catalog_path("tiny-open-shop"))
     >>> [(bound.method, round(bound.usd_per_hour, 2)) for bound in snapshot_bounds(trace)]
     [('volume', 57.04), ('pool-decomposition', 57.04), ('group-lp', 57.04)]

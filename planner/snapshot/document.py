@@ -1,4 +1,4 @@
-"""The JSON document of ``planner snapshot --json`` (design section 11)."""
+"""The JSON document of ``planner snapshot --json``."""
 
 from __future__ import annotations
 

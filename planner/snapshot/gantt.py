@@ -19,6 +19,7 @@ from instances.errors import InputError
 from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import GroupVersion, Plan
+from planner.output.charts import shortened
 from planner.output.pictures import COLOURS, drawing, require_format, save_picture
 from planner.placement.group_rules import jobs_of, rule_words, shape_of, slack_words, tightest
 
@@ -144,9 +145,7 @@ def _bars(group: GroupVersion, jobs: JobTable) -> Iterator[Bar]:
 
 
 def _plain(text: str) -> str:
-    """Return a name as it can be drawn: printable, and not too long."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return shown if len(shown) <= _MOST_LETTERS else shown[: _MOST_LETTERS - 1] + "…"
+    return shortened(text, _MOST_LETTERS)
 
 
 def _colours(number: int) -> list[Any]:
@@ -201,9 +200,7 @@ def gantt_figure(
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
-    >>> from planner.snapshot.solving import solve_snapshot
+    >>> from planner import catalog_path, read_trace, solve_snapshot
     >>> plan = solve_snapshot(read_trace(catalog_path("tiny-open-shop"))).plan
     >>> [axes.get_xlabel() for axes in gantt_figure(plan.groups[0], plan.jobs).axes]
     ['seconds']
@@ -281,7 +278,8 @@ def _draw_bar(
         first, last = max(begin, 0.0), min(begin + bar.length_s, _PERIODS * group.period_s)
         if last - first <= _SLIVER * group.period_s:
             continue
-        axes.add_patch(
+        # not add_patch: limits are set by hand, and following each bar with them takes its time
+        axes.add_artist(
             Rectangle(
                 (begin, top + margin),
                 bar.length_s,
@@ -324,6 +322,7 @@ def _write_in_bar(
                 color=_ink(colour),
                 parse_math=False,
                 zorder=6,
+                in_layout=False,  # within the axes
             )
             return
 
@@ -352,6 +351,7 @@ def _label_axes(
     axes.set_yticks([top + height / 2 for top, height in rows.values()])
     axes.set_yticklabels(labels, fontsize=style.font_pt, parse_math=False)
     axes.tick_params(axis="y", length=0)
+    axes.yaxis.set_label_coords(0.0, 0.5)  # it has none: no labels are measured to place it
     axes.tick_params(axis="x", labelsize=style.font_pt)
     axes.set_xlabel("seconds", fontsize=style.font_pt)
     for side in ("top", "right", "left"):

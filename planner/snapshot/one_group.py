@@ -1,8 +1,11 @@
-"""One group alone: the shortest schedule of its jobs on given nodes, and the proof of it.
+"""One group alone: the shortest schedule of its jobs on given nodes, or why there is no group.
 
-The lower bound LB(g) of design section 3 is usually reached, not always. Here a schedule is
+The lower bound LB(g) (FORMULATION section 4) is usually reached, not always. Here a schedule is
 constructed, and as long as it is longer than LB(g) an exact search
 (:mod:`models.group.pair_orders`) is asked for a shorter one, until it refuses.
+
+:func:`why_no_group` asks instead which rule keeps jobs from being one group
+(:mod:`models.why_not.conflict`).
 """
 
 from __future__ import annotations
@@ -21,14 +24,18 @@ from instances.plan import SNAPSHOT_HOURS, GroupVersion, JobPlacement, Limits, P
 from models.group.pair_orders import decide_orders
 from models.group.period import construct, tightened
 from models.problem.group_shape import GroupShape, LowerBound, Pins, Schedule, lower_bound
+from models.problem.options import SolveOptions
+from models.problem.result import Conflict
+from models.problem.snapshot import Snapshot
 from planner.placement.checked_plan import require_rules
 
-__all__ = ["GroupSchedule", "schedule_group"]
+__all__ = ["GroupSchedule", "schedule_group", "why_no_group"]
 
 _SECONDS: Final = SNAPSHOT_HOURS * 3600.0
 #: A period is the least when none shorter than this part of it exists.
 _CLOSE: Final = 1e-6
 _BRANCHES: Final = 200_000
+_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +45,7 @@ class GroupSchedule:
     Attributes
     ----------
     jobs : JobTable
+        Of the group.
     group : GroupVersion
         Pins, period and starts, as in a plan.
     bound : LowerBound
@@ -109,8 +117,7 @@ def schedule_group(
     --------
     Sync can make the lower bound unreachable:
 
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> found = schedule_group(read_trace(catalog_path("tiny-sync-gap")).jobs)
     >>> found.bound.period_s, round(found.period_s, 3), found.proved, found.within_slo
     (11.0, 11.5, True, False)
@@ -127,6 +134,62 @@ def schedule_group(
     group = _version(members, pins, schedule)
     _check(group, table, cluster)
     return GroupSchedule(jobs=table, group=group, bound=lower_bound(shape), proved=proved)
+
+
+def why_no_group(
+    jobs: JobTable | Sequence[Job],
+    *,
+    cluster: Cluster = DEFAULT_CLUSTER,
+    limits: Limits = _LIMITS,
+    nodes: tuple[int, int] | None = None,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+) -> Conflict | None:
+    """Say why jobs cannot be one group within their SLOs, and what would cure it.
+
+    Parameters
+    ----------
+    jobs : JobTable or sequence of Job
+        Of modes sync and one-step.
+    cluster : Cluster
+        Its host DRAM limits the state on a node.
+    limits : Limits
+        Most jobs and nodes of a group, and the highest rate.
+    nodes : (int, int), optional
+        Most rollout and train nodes they may hold; by default as many as ``limits`` allow.
+    time_limit_s : float, optional
+        Beyond it, what is known by then is told: perhaps not the smallest set, not all cures.
+    seed : int
+        Of CP-SAT.
+
+    Returns
+    -------
+    Conflict or None
+        Of a smallest set of the jobs that is in conflict, with the least changes that cure it;
+        ``None`` where all of them can be one group.
+
+    Raises
+    ------
+    InputError
+        When there is no job, or one is async.
+
+    Examples
+    --------
+    Loads admit these three on one node of each kind, and no schedule exists:
+
+    >>> from planner import catalog_path, read_trace
+    >>> found = why_no_group(read_trace(catalog_path("tiny-sync-gap")).jobs, nodes=(1, 1))
+    >>> found.rule, found.job_ids
+    ('precedence', ('gap-1', 'gap-2', 'gap-3'))
+    """
+    from models.group.group_cost import GroupCost
+    from models.why_not.conflict import why_not
+
+    table = jobs if isinstance(jobs, JobTable) else JobTable.from_jobs(jobs)
+    _require(tuple(table), max_branches=1)
+    deadline = SolveOptions(time_limit_s=time_limit_s).start()
+    cost = GroupCost(Snapshot(table=table, cluster=cluster, limits=limits), seed=seed)
+    return why_not(cost, tuple(range(len(table))), nodes, deadline=deadline, seed=seed)
 
 
 def _require(members: Sequence[Job], max_branches: int) -> None:

@@ -251,8 +251,7 @@ def solve_snapshot(  # noqa: PLR0913 - one argument per question of the command
 
     Examples
     --------
-    >>> from instances.catalog import catalog_path
-    >>> from instances.trace import read_trace
+    >>> from planner import catalog_path, read_trace
     >>> report = solve_snapshot(read_trace(catalog_path("tiny-open-shop")))
     >>> report.result.termination.value, round(report.usd_per_hour, 2), report.saving
     ('optimal', 57.04, 2.0)

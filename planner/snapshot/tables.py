@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["many", "print_snapshot", "rounded_up", "scope_words"]
+__all__ = [
+    "GROUPS_LEGEND",
+    "RATES_LEGEND",
+    "group_table",
+    "many",
+    "print_snapshot",
+    "rounded_up",
+    "scope_words",
+    "snapshot_heading",
+    "snapshot_lines",
+]
 
 _HOUR_S: Final = 3600.0
 _STOPPED: Final[dict[StoppedBy, str]] = {
@@ -30,7 +40,7 @@ _STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.SEARCH: "its own rule (nothing cheaper for long, or nothing left to do)",
     StoppedBy.SIZE: "the number of candidate groups",
 }
-_LEGEND: Final = (
+GROUPS_LEGEND: Final = (
     "R: rollout nodes, T: train nodes; pins: which of its group's a job uses. tightest rule: the "
     "one nearest its limit, the least deadline in the group or the host DRAM; slack: what is left "
     "of that limit. busy: share of node time in which a phase runs."
@@ -49,7 +59,7 @@ _MOST_GROUPS: Final = 40
 _FEW_GROUPS: Final = 10
 #: Job ids up to this long are not folded, however narrow the terminal.
 _ID_WIDTH: Final = 10
-_RATES_LEGEND: Final = (
+RATES_LEGEND: Final = (
     "k: iterations a period. mean/worst: iteration time over the job's deadline; the SLO is "
     "about the mean, a single iteration may take longer."
 )
@@ -78,7 +88,8 @@ def scope_words(limits: Limits, caps: FleetCaps) -> str:
 # --- sentences ----------------------------------------------------------------------------------
 
 
-def _heading(report: SnapshotReport) -> str:
+def snapshot_heading(report: SnapshotReport) -> str:
+    """Return which jobs of which trace, and the method."""
     problem = report.problem
     n, total = len(report.jobs), len(report.trace.jobs)
     if problem.moment_s is None:
@@ -196,27 +207,35 @@ def _no_plan(report: SnapshotReport) -> Iterator[str]:
         yield from (f"- {with_options(text, _LIMITS)}" for text in result.conflict.relaxations)
 
 
+def snapshot_lines(report: SnapshotReport) -> Iterator[str]:
+    """Yield the answer in sentences: what is held and proven, or why there is no plan."""
+    if report.plan is None:
+        yield from _no_plan(report)
+        return
+    yield _fleet(report)
+    for lines in (_proven, _against, _apart):
+        yield from lines(report)
+
+
 def print_snapshot(report: SnapshotReport, console: Console) -> None:
     """Print what is proven, and the groups of the plan held."""
-    console.print(_heading(report), style="bold", markup=False)
-    if report.plan is None:
-        for line in _no_plan(report):
-            console.print(line, markup=False)
-        return
-    for line in (_fleet(report), *_proven(report), *_against(report), *_apart(report)):
+    console.print(snapshot_heading(report), style="bold", markup=False)
+    for line in snapshot_lines(report):
         console.print(line, markup=False)
+    if report.plan is None:
+        return
     if report.plan.groups:
         shown = _shown(report, report.plan.groups)
-        console.print(_group_table(report, shown))
+        console.print(group_table(report, shown))
         if len(shown) < len(report.plan.groups):
             console.print(
                 f"The {len(shown)} groups with the least slack of {len(report.plan.groups):,}; all "
                 "are in plan.json (--out) and in --json.",
                 markup=False,
             )
-        console.print(_LEGEND, style="dim", markup=False)
+        console.print(GROUPS_LEGEND, style="dim", markup=False)
         if report.problem.snapshot.limits.max_rate > 1:
-            console.print(_RATES_LEGEND, style="dim", markup=False)
+            console.print(RATES_LEGEND, style="dim", markup=False)
     for note in data_notes(report.jobs):
         console.print(note, style="dim", markup=False)
 
@@ -243,7 +262,7 @@ def _shown(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Sequence[G
     return sorted(groups, key=lambda group: slack[group.group_id])[:_FEW_GROUPS]
 
 
-def _group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Table:
+def group_table(report: SnapshotReport, groups: Sequence[GroupVersion]) -> Table:
     """Return the table: one block a group, one row a job."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

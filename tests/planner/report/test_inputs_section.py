@@ -93,7 +93,7 @@ def test_only_a_plan_is_checked(command: list[str]) -> None:
     trace = dataclasses.replace(trace_of(job_of("a", 50, 20)), sha256=None)
     section = reproduce_section(command, inputs_document(trace))
     assert len([block for block in section.blocks if isinstance(block, Code)]) == 1
-    assert section.answer == "The same 1 jobs and versions give the same figures."
+    assert section.answer == "The same job and versions give the same figures."
 
 
 def test_hostile_names_stay_words() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from plan_report_cases import NAMES, ODD, chart_of, ordinary, section_of, tables_of
 from planner.plan.document import plan_document
@@ -219,7 +220,8 @@ def test_a_schedule_fits_its_picture_and_each_bar_says_what_it_is(
     section = section_of(sections, "groups")
     picker = next(block for block in section.blocks if isinstance(block, Picker))
     for (_, chart), life in zip(picker.options[:4], lives_of(plan), strict=False):
-        box = chart.figure.get_tightbbox(chart.figure.canvas.get_renderer())  # type: ignore[attr-defined]
+        renderer = FigureCanvasAgg(chart.figure).get_renderer()  # type: ignore[no-untyped-call]
+        box = chart.figure.get_tightbbox(renderer)
         wide, high = chart.figure.get_size_inches()
         assert box.x0 > 0
         assert box.y0 > 0

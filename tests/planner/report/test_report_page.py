@@ -347,3 +347,18 @@ def test_parts_are_cheap_to_import() -> None:
     code = f"import planner.report.page, sys; print({heavy} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_name_cannot_turn_the_text_after_it() -> None:
+    """A job called RIGHT-TO-LEFT OVERRIDE would show $123 as 321$ to those who read on."""
+    turned = "a\u202eevil\u2066"
+    text = render(Page("x", (turned,), (Section("s", turned, turned, (Words((turned,)),)),)))
+    assert not {*"\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"} & {*text}
+    assert "a\ufffdevil\ufffd" in text
+    arabic = "\u0639\u0642\u062f\u200d 7"  # right to left by its letters: as it should be
+    assert arabic in render(Page(arabic, ("x",), ()))
+
+
+def test_node_hours_in_a_header_are_one_word() -> None:
+    table = Rows("t", ("pool", "own $/node-h"), (("H20", "6.91"),))
+    assert "$/node\u2011h</th>" in render(Page("x", ("y",), (Section("s", "t", "", (table,)),)))
