@@ -243,7 +243,7 @@ FAMILIES: Final[Mapping[str, tuple[Family, int]]] = {
 
 
 def _by_hand() -> Iterator[tuple[str, Snapshot]]:
-    """Yield the examples of design section 3."""
+    """Yield the examples of FORMULATION section 4."""
     for caps in ((None, None), (1, None), (None, 1), (1, 1)):
         yield "precedence", snapshot_of(PRECEDENCE, caps=caps)
     for caps in ((None, None), (2, None), (None, 2), (2, 2)):

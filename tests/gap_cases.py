@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+from math import prod
 from pathlib import Path
+from typing import Any
 
-from builders import job_of, random_job, trace_of
+from builders import PAIR_USD, cluster_of, job_of, random_job, trace_of
 from command_line import PRODUCTION
 from instances.jobs import Job
+from instances.plan import Limits
 from instances.trace import Trace, read_trace, write_trace
+from models.problem.snapshot import Snapshot
+from planner.gap.proving import GapReport, GapRow, GapTotals
+from planner.gap.solve import Effort, Replayed
+from planner.placement.placer import PlacerParams
 
 HOUR = 3600.0
 
@@ -79,3 +87,46 @@ def short_production(folder: Path, n: int = 24) -> Path:
     if not path.exists():
         write_trace(read_trace(PRODUCTION).jobs.take(range(n)), path)
     return path
+
+
+def prices(report: GapReport) -> list[tuple[float, ...]]:
+    """Return the four prices of every moment, in pairs of nodes."""
+    return [
+        tuple(
+            round(usd / PAIR_USD, 9)
+            for usd in (row.policy_usd, row.replanned_usd, row.held_usd, row.bound_usd)
+        )
+        for row in report.rows
+    ]
+
+
+def replayed_of(trace: Trace, **changes: Any) -> Replayed:
+    values = {
+        "jobs": tuple(trace.jobs),
+        "cluster": cluster_of(),
+        "limits": Limits(),
+        "placer": PlacerParams(),
+        "effort": Effort(),
+    }
+    return Replayed(**{**values, **changes})
+
+
+def snapshot_of(report: GapReport, row: GapRow) -> Snapshot:
+    return Snapshot(
+        table=report.trace.jobs.take(row.moment.jobs),
+        cluster=report.replayed.cluster,
+        limits=report.replayed.limits,
+    )
+
+
+def split(totals: GapTotals) -> float:
+    parts = (totals.online_regret, totals.heuristic_loss, totals.unproved_rest)
+    assert None not in parts
+    return prod(part for part in parts if part is not None)
+
+
+def read_trace_first(n: int) -> Trace:
+    from command_line import PRODUCTION
+
+    trace = read_trace(PRODUCTION)
+    return dataclasses.replace(trace, jobs=trace.jobs.take(range(n)))

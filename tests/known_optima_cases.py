@@ -1,6 +1,6 @@
 """Bin packing instances with published optima, as snapshots; read beside the project, never copied.
 
-Two embeddings of packing in group formation (design section 4 and the README of the data). Both
+Two embeddings of packing in group formation (the README of the data says which). Both
 allow a group one node of each kind, so a group is a bin: it costs one pair of nodes, and the
 least number of groups is the least number of bins.
 """
@@ -38,9 +38,7 @@ VECTORPACK: Final = _DATA / "vectorpack"
 
 def needs(folder: Path) -> pytest.MarkDecorator:
     """Skip without the data, and say where they are looked for."""
-    return pytest.mark.skipif(
-        not folder.is_dir(), reason=f"the instances are not there: {folder} (design section 9)"
-    )
+    return pytest.mark.skipif(not folder.is_dir(), reason=f"the instances are not there: {folder}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def vectors(packing: Packing) -> Snapshot:
     The sizes are rollout state, train state and train seconds; ``C = capacity + 1/2``. Sizes are
     whole numbers, and the ``n`` rollouts (and trains of size 0) of ``1/(4n)`` s take 1/4 s at
     most, so trains fit ``C`` exactly when sizes fit the capacity, and then load and chains are
-    within ``C`` and an open shop schedule of that length exists (design section 3).
+    within ``C`` and an open shop schedule of that length exists (FORMULATION section 4).
     """
     least_s = 1 / (4 * len(packing.sizes))
     period_s = packing.capacity + 0.5

@@ -127,7 +127,7 @@ def case_of(
     return Case(jobs, r_pins, t_pins, tuple(rates or (1,) * n))
 
 
-#: Node loads and longest iteration are 11; no schedule of 11 exists (design section 3).
+#: Node loads and longest iteration are 11; no schedule of 11 exists (FORMULATION section 4).
 SYNC = case_of((5, 5, 1), (2, 3, 6), (2, 3, 0))
 #: Unsaturated: loads 11 below the longest iteration 12 (job 2: 6 + 1 + 5); least 12.5.
 UNSATURATED_SYNC = case_of((3, 2, 6), (4, 6, 1), (4, 1, 5))

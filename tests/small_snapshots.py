@@ -142,7 +142,7 @@ def pareto(fleets: Iterable[Counts]) -> list[Counts]:
     return out
 
 
-# --- by hand (design section 3; derivations beside the oracle's tests) --------------------------
+# --- by hand (FORMULATION section 4; derivations beside the oracle's tests) ---------------------
 
 #: Loads admit one node of each kind, no schedule does: front (1, 2), (2, 1).
 PRECEDENCE: Final = jobs_of((5, 5, 1), (2, 3, 6), (2, 3, 0), deadline_s=11)

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from documents import README, ROOT, STUDIES
+from instances import checker, group_checker
 
 FORMULATION = ROOT / "models" / "FORMULATION.md"
 API = ROOT / "planner" / "API.md"
@@ -147,6 +148,20 @@ def test_every_function_of_the_formulation_exists() -> None:
     assert missing == []
 
 
+def test_the_tolerances_of_the_formulation_are_those_of_the_checker() -> None:
+    text = " ".join(section(FORMULATION, "## 2. What a group is").split())
+    said = re.search(
+        r"within `(\S+) s \+ (\S+) C`, GB within `(\S+)`, the price within `(\S+)`", text
+    )
+    assert said is not None
+    assert [float(number) for number in said.groups()] == [
+        group_checker.TOLERANCE_S,
+        group_checker.TOLERANCE_S_REL,
+        group_checker.TOLERANCE_GB,
+        checker.TOLERANCE_USD_REL,
+    ]
+
+
 def test_the_symbols_of_the_formulation_are_names_in_code() -> None:
     rows = table_rows(section(FORMULATION, "## 1. Notation"))
     every = frozenset().union(*defined().values())
@@ -225,6 +240,17 @@ def test_the_api_page_has_every_public_name_once() -> None:
     assert sorted(headings) == sorted(planner.__all__)
 
 
+def test_examples_of_the_api_page_import_public_names_only() -> None:
+    import planner
+
+    text = API.read_text("utf-8")
+    found = re.findall(r"^>>> from ((?:planner|models|instances)[\w.]*) import (.+)$", text, re.M)
+    assert len(found) > 5
+    assert [home for home, _ in found if home != "planner"] == []
+    names = {name.strip() for _, listed in found for name in listed.split(",")}
+    assert names <= set(planner.__all__)
+
+
 def test_every_parameter_of_a_public_function_is_documented() -> None:
     missing = {}
     for name, found in api_page().public_objects().items():
@@ -233,6 +259,15 @@ def test_every_parameter_of_a_public_function_is_documented() -> None:
             missing[name] = sorted(given - set(api_page().entries(found)))
     assert len(missing) > 15
     assert {name: names for name, names in missing.items() if names} == {}
+
+
+def test_every_field_and_parameter_has_words() -> None:
+    """Tables of three columns or more: name, type, what it is by default, what it means."""
+    lines = [line for line in API.read_text("utf-8").splitlines() if line.startswith("| `")]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    rows = [row for row in rows if len(row) > 2]
+    assert len(rows) > 300
+    assert [row[0] for row in rows if not row[-1].strip()] == []
 
 
 def test_every_public_name_has_a_first_sentence() -> None:
@@ -315,6 +350,17 @@ def test_the_citation_is_valid_and_of_this_version() -> None:
     assert cited["license"] == project()["license"]
     assert all(set(author) == {"name"} and author["name"] for author in cited["authors"])
     assert len(set(cited["keywords"])) == len(cited["keywords"]) > 3
+
+
+def test_the_commands_for_contributors_have_what_they_name() -> None:
+    text = CONTRIBUTING.read_text("utf-8")
+    lines = re.findall(r"^\.venv/bin/python (.+?)(?: +#.*)?$", text, re.MULTILINE)
+    paths = [word for line in lines for word in line.split() if "/" in word]
+    assert len(paths) > 4
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    slow = [line.split()[-1] for line in lines if "-m slow" in line]
+    assert len(slow) == 1
+    assert "pytest.mark.slow" in (ROOT / slow[0]).read_text("utf-8")
 
 
 def test_the_changelog_keeps_its_form() -> None:

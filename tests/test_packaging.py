@@ -171,6 +171,15 @@ def test_checker_reaches_only_the_problem():
     reached = graph.find_upstream_modules("instances.checker")
     halves = {f"instances.{half}_checker" for half in ("fleet", "group", "loss", "pause")}
     assert reached <= problem | halves
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    forbidden = {
+        module
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["name"].startswith("The checker")
+        for module in contract["forbidden_modules"]
+    }
+    rest = graph.modules - problem - halves - {"instances.checker"}
+    assert forbidden == {"planner", "models"} | rest
 
 
 def test_licence_is_complete():

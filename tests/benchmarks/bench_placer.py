@@ -10,7 +10,7 @@
 2. Placing n jobs one by one into an empty cluster, n up to 100,000, with the growth exponent
    fitted by least squares on the logarithms, and the memory of the state per job.
 
-The published system needs 591 ms for a decision with 2,000 concurrent jobs (design section 8).
+The published system needs 591 ms for a decision with 2,000 concurrent jobs (published).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from planner.simulate.lengths import LengthLaw
 from planner.simulate.migration_study import (
     LENGTHS,
     cell_of,
-    migration_rows,
+    each_migration_row,
     pairings,
     search,
     variants,
@@ -96,7 +96,7 @@ def best(laws: Mapping[str, LengthLaw]) -> None:
 def rows(laws: Mapping[str, LengthLaw]) -> None:
     """Print the rows of the reproduction table."""
     print()
-    for row in migration_rows(seeds=SEEDS, periods=PERIODS, laws=laws):
+    for row in each_migration_row(seeds=SEEDS, periods=PERIODS, laws=laws):
         ours = next(iter(row.ours.values()))
         print(f"{row.item} | {_text(ours)} | {row.published} | {row.verdict} | {row.why}")
 

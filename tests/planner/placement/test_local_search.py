@@ -32,7 +32,6 @@ from planner.placement.local_search import (
     MaxSeconds,
     NoImprovement,
     SearchState,
-    TargetRatio,
     local_search,
 )
 from planner.placement.warm_start import warm_start
@@ -199,10 +198,7 @@ def test_the_first_rule_met_is_named() -> None:
     assert name(MaxIterations(2_000), NoImprovement(100_000)) == "iterations"
     assert name(NoImprovement(2_000)) == "no-improvement"
     assert name(MaxSeconds(50)) == "seconds"
-    assert name(TargetRatio(2.0), MaxIterations(0), bound=price / 2) == "target-ratio"
-    assert name(TargetRatio(1.0), bound=price) == "target-ratio"
     assert name(bound=price) == "optimal"
-    assert name(TargetRatio(1.0), MaxIterations(500)) == "iterations"  # no bound, no ratio
 
 
 def test_rules_say_how_much_is_over() -> None:
@@ -212,12 +208,10 @@ def test_rules_say_how_much_is_over() -> None:
     assert MaxIterations(0).share(state) == 1
     assert MaxSeconds(8).share(state) == 0.25
     assert MaxSeconds(0).share(state) == 1
-    assert TargetRatio(1.2).share(state) == 1
-    assert TargetRatio(1.19).share(state) == 0
     assert NoImprovement(10).share(state) == 1
     assert NoImprovement(11).share(state) == 0
     assert NoImprovement(11).left(state) == 1
-    assert MaxSeconds(8).left(state) is TargetRatio(1).left(state) is None
+    assert MaxSeconds(8).left(state) is None
 
 
 # --- interrupts ---------------------------------------------------------------------------------
@@ -339,8 +333,6 @@ def test_arguments_out_of_range_are_refused() -> None:
         NoImprovement(0)
     with pytest.raises(InputError, match="Expected seconds >= 0, got inf"):
         MaxSeconds(float("inf"))
-    with pytest.raises(InputError, match=r"Expected ratio >= 1, got 0.5"):
-        TargetRatio(0.5)
 
 
 def test_a_start_that_is_no_plan_is_refused() -> None:

@@ -334,7 +334,7 @@ def test_the_open_shop_example_fills_both_nodes() -> None:
     assert [g.period_s for g in placer.groups()] == [180]
 
 
-# --- Design section 3: loads admit, precedence rejects ---------------------------------------
+# --- FORMULATION section 4: loads admit, precedence rejects ---------------------------------------
 
 
 def test_sync_example_loads_admit_what_no_schedule_holds() -> None:

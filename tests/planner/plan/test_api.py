@@ -181,7 +181,7 @@ def test_the_public_api_plans_a_file(tmp_path: Path) -> None:
 
 # --- The document ------------------------------------------------------------------------------
 
-#: Design section 11, "per policy", and what this project adds to it.
+#: Keys of the figures of one policy.
 DESIGN_KEYS = {
     "usd_per_hour_mean",
     "usd_total",
