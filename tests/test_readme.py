@@ -98,7 +98,7 @@ PLACEHOLDERS = {
     "planner report --trace t.csv --out DIR": (
         "planner report --trace t.csv --skip size,simulate,gap --out DIR"
     ),
-    "planner import verl run.jsonl --slo 1.5 --out t.csv": (
+    "planner import verl run.jsonl --slo 1.5 --model-b 7 --out t.csv": (
         "planner import verl run.jsonl --slo 1.5 --model-b 7 --skip-steps 0 --out t.csv"
     ),
     "planner sweep STUDY.toml --out results.csv": "planner sweep study.toml --out results.csv",
