@@ -12,17 +12,43 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instances.hardware import Cluster
+from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import Limits
 from instances.trace import Trace
 from planner.plan.tables import data_notes
 from planner.report.parts import Block, Code, Folded, Rows, Section, Words
 
-__all__ = ["inputs_section", "reproduce_section"]
+__all__ = ["caveats", "inputs_section", "reproduce_section"]
 
 _HOUR_S: Final = 3600.0
 _OPTION: Final = re.compile(r"(--?[A-Za-z][A-Za-z0-9-]*=)(.*)", re.DOTALL)
+
+
+def caveats(trace: Trace, cluster: Cluster) -> tuple[str, ...]:
+    """Return in one sentence what of the input nobody measured; nothing where all was given.
+
+    Parameters
+    ----------
+    trace : Trace
+    cluster : Cluster
+        Its prices are called defaults where they are.
+    """
+    parts = []
+    if "profile_source" in trace.jobs.extra:
+        parts.append("phases are synthetic")
+    estimated = len(trace.jobs.estimated_columns())
+    if estimated:
+        parts.append(f"{estimated} column{'s hold' if estimated != 1 else ' holds'} estimates")
+    usual = (DEFAULT_CLUSTER.rollout.gpu, DEFAULT_CLUSTER.train.gpu)
+    if [gpu.usd_per_gpu_hour for gpu in usual] == [
+        pool.gpu.usd_per_gpu_hour for pool in (cluster.rollout, cluster.train)
+    ]:
+        parts.append("rents are defaults, from a secondary report")
+    if not parts:
+        return ()
+    words = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return (f"Mind: {words}; see Assumptions and inputs.",)
 
 
 def inputs_section(

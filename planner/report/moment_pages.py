@@ -10,7 +10,7 @@ from instances.trace import Trace
 from planner.repack.document import repack_document
 from planner.repack.tables import moves_legend, moves_table, repack_heading, repack_lines
 from planner.report.group_figures import MOST_GANTTS, group_chart
-from planner.report.inputs_section import inputs_section, reproduce_section
+from planner.report.inputs_section import caveats, inputs_section, reproduce_section
 from planner.report.parts import Block, Chart, Page, Picker, Section, Words
 from planner.report.printed_tables import rows_of
 from planner.snapshot.document import snapshot_document
@@ -61,7 +61,7 @@ def snapshot_page(report: SnapshotReport, command: Sequence[str] = ()) -> Page:
     return Page(
         title="The least cost of one moment",
         subtitle=snapshot_heading(report),
-        answer=lines[:_LEAD],
+        answer=(*lines[:_LEAD], *caveats(_present(report), report.cluster)),
         sections=tuple(sections),
     )
 
@@ -108,7 +108,10 @@ def repack_page(
         title="Which running jobs to move now",
         subtitle=repack_heading(report, name),
         # what the moves lead to comes first
-        answer=(lines[1], lines[0]) if report.changes else lines[:_LEAD],
+        answer=(
+            *((lines[1], lines[0]) if report.changes else lines[:_LEAD]),
+            *caveats(trace, plan.cluster),
+        ),
         sections=tuple(sections),
     )
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from planner.report.inputs_section import inputs_section, reproduce_section
+from planner.report.inputs_section import caveats, inputs_section, reproduce_section
 from planner.report.parts import Page, Section, Words
 
 if TYPE_CHECKING:
+    from instances.hardware import Cluster
     from planner.gap.proving import GapReport
     from planner.plan.planning import PlanReport
     from planner.simulate.simulating import SimulationReport
@@ -78,7 +79,11 @@ def page_of(
     return Page(
         title=_TITLES[kinds[0]],
         subtitle=f"{trace.name}, {len(trace.jobs):,} job{'s' * (len(trace.jobs) != 1)}",
-        answer=answer_of(plan=plan, gap=gap, size=size, simulation=simulation),
+        answer=(
+            *answer_of(plan=plan, gap=gap, size=size, simulation=simulation),
+            *_interrupted(gap, size, simulation),
+            *caveats(trace, _cluster(plan, gap, size, simulation)),
+        ),
         sections=tuple(sections),
     )
 
@@ -152,11 +157,35 @@ def answer_of(
     return (head, *tail, *rest, *(answer[0] for answer in answers[1:]))
 
 
+def _interrupted(
+    gap: GapReport | None, size: SizeReport | None, simulation: SimulationReport | None
+) -> Iterator[str]:
+    """Yield what Ctrl-C, or a signal, ended."""
+    for report in (size, simulation):
+        if report is not None and report.interrupted is not None:
+            yield f"Interrupted in part {report.interrupted}: the rest of it is missing."
+    if gap is not None and gap.interrupted:
+        yield f"Interrupted: {gap.n_unsolved:,} of {len(gap.rows):,} moments are not solved."
+
+
 def _missing(missing: Mapping[str, str]) -> Iterator[Section]:
     if missing:
         words = Words(tuple(f"{part}: {why}" for part, why in missing.items()))
         answer = f"No answer was found on {', '.join(missing)}."
         yield Section("missing", "What is missing", answer, (words,))
+
+
+def _cluster(
+    plan: PlanReport | None,
+    gap: GapReport | None,
+    size: SizeReport | None,
+    simulation: SimulationReport | None,
+) -> Cluster:
+    report = plan or size or simulation
+    if report is not None:
+        return report.options.cluster
+    assert gap is not None
+    return gap.result.cluster
 
 
 def _inputs(
@@ -166,15 +195,16 @@ def _inputs(
     simulation: SimulationReport | None,
 ) -> Section:
     report = plan or size or simulation
+    cluster = _cluster(plan, gap, size, simulation)
     if report is None:
         assert gap is not None
-        return inputs_section(gap.trace, gap.result.cluster, limits=gap.replayed.limits)
+        return inputs_section(gap.trace, cluster, limits=gap.replayed.limits)
     compared = "colocated" in (*((plan.policy, *plan.baselines) if plan is not None else ()),)
     compared = compared or (size is not None and any(r.name == "colocated" for r in size.demand))
     options = report.options
     return inputs_section(
         report.trace,
-        options.cluster,
+        cluster,
         limits=options.limits,
         colocated_factor=options.colocated_factor if compared else None,
     )

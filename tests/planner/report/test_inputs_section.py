@@ -7,13 +7,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from builders import job_of, trace_of
+from builders import cluster_of, job_of, trace_of
+from instances.catalog import catalog_path
 from instances.hardware import DEFAULT_CLUSTER, Links
 from instances.plan import Limits
+from instances.trace import read_trace
 from plan_report_cases import production, tables_of
 from planner.plan.document import inputs_document, plan_document
 from planner.plan.planning import plan_trace
-from planner.report.inputs_section import inputs_section, reproduce_section
+from planner.report.inputs_section import caveats, inputs_section, reproduce_section
 from planner.report.page import render
 from planner.report.parts import Code, Page, Section, Words
 
@@ -105,3 +107,18 @@ def test_hostile_names_stay_words() -> None:
     page = render(Page("Odd", ("x",), sections))
     assert "<b>$x$" not in page
     assert "&lt;b&gt;$x$.csv" in page
+
+
+def test_the_head_of_a_page_says_what_nobody_measured() -> None:
+    """Shipped: drawn phases, six estimated columns, default rents. Measured, at own rents: none."""
+    shipped = read_trace(catalog_path("production-200"))
+    assert caveats(shipped, DEFAULT_CLUSTER) == (
+        "Mind: phases are synthetic, 6 columns hold estimates and rents are defaults, from a "
+        "secondary report; see Assumptions and inputs.",
+    )
+    own = cluster_of(rollout_usd=8.0)
+    measured = trace_of(job_of("a", 10, 10))
+    assert caveats(measured, own) == ()
+    assert caveats(measured, DEFAULT_CLUSTER) == (
+        "Mind: rents are defaults, from a secondary report; see Assumptions and inputs.",
+    )
