@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final, Protocol, cast
 
 from instances.errors import InputError, did_you_mean
@@ -10,6 +9,7 @@ from models.group.known_groups import KnownGroups
 from models.problem.options import SolveOptions
 from models.problem.result import Result
 from models.problem.snapshot import Snapshot
+from models.problem.whole_import import whole_import
 
 __all__ = ["METHODS", "require_method", "solve"]
 
@@ -57,5 +57,5 @@ def solve(
         When the snapshot is beyond what the method takes.
     """
     require_method(method)
-    function = cast(_Solve, import_module(METHODS[method]).solve)
+    function = cast(_Solve, whole_import(METHODS[method]).solve)
     return function(snapshot, options, *(() if known is None else (known,)))

@@ -9,8 +9,9 @@ tests run both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from models.problem.whole_import import whole_import
 
 __all__ = ["COMPILED", "compiled", "plain"]
 
@@ -21,7 +22,7 @@ R = TypeVar("R")
 def _numba() -> Any:
     """Return the module; ``None`` where the extra is not installed."""
     try:
-        return import_module("numba")
+        return whole_import("numba")
     except ImportError:
         return None
 

@@ -15,6 +15,7 @@ from typing import Final, get_args
 from instances.errors import InputError
 from models.problem.options import Deadline
 from models.problem.result import StoppedBy, Termination
+from models.problem.whole_import import whole_import
 from models.sizing.problem import Aim, Owned, SizingCosts, SizingProblem
 from planner.replay.demand import Demand
 from planner.size.economics import sizing_problem
@@ -107,6 +108,7 @@ def alternatives_of(
     KeyboardInterrupt
         When Ctrl-C was pressed.
     """
+    whole_import("models.sizing.milp")
     from models.sizing.milp import solve_sizing
 
     if any(share < 0 for share in shares):

@@ -20,6 +20,7 @@ import numpy as np
 
 from instances.errors import InfeasibleError, InputError
 from models.problem.options import Deadline
+from models.problem.whole_import import whole_import
 from models.sizing.problem import (
     DemandArrays,
     PoolTerms,
@@ -437,6 +438,7 @@ def owned_and_rented(
     if owned is not None:
         leased = max(costs.rollout.lease_block_h, costs.train.lease_block_h) > 0
         return _split(demand, owned[0], costs, "bisection" if leased else "newsvendor")
+    whole_import("models.sizing.milp")
     from models.sizing.milp import least_owned
 
     return _split(demand, least_owned(problem, deadline=deadline)[0], costs, "milp")

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.problem.options import Deadline
+from models.problem.whole_import import whole_import
 from models.sizing.problem import (
     DemandArrays,
     Owned,
@@ -147,6 +148,7 @@ def value_of(
     KeyboardInterrupt
         When Ctrl-C was pressed.
     """
+    whole_import("models.sizing.milp")
     from models.sizing.milp import least_owned
 
     count = len(problem.scenarios)

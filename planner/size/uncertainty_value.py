@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from instances.errors import InfeasibleError, UnsupportedError
+from models.problem.whole_import import whole_import
 from models.sizing.problem import Owned, SizingProblem, breaches, cost_of
 from planner.replay.demand import POOLS, Demand
 from planner.size.economics import sizing_problem
@@ -209,6 +210,7 @@ def priced_purchase(demands: Sequence[Demand], costs: CostModel, owned: tuple[in
 
 
 def _best(problem: SizingProblem) -> Owned:
+    whole_import("models.sizing.milp")
     from models.sizing.milp import least_owned  # brings Pyomo
 
     return least_owned(problem)

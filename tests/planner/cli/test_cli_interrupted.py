@@ -76,7 +76,7 @@ def test_an_answer_at_any_moment(number: signal.Signals, moment: float, tmp_path
     finally:
         process.kill()
         process.wait()
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     assert process.returncode == 130, err
     found = json.loads(out)["snapshot"]
     assert found["stopped_by"] == "interrupt"

@@ -386,7 +386,7 @@ def test_what_is_known_is_printed_when_it_is_ended(
 ) -> None:
     after_s = random.Random(int(number)).uniform(2.5, 4.0)
     code, out, err = _interrupted(tmp_path, stepped, after_s, number)
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     if code == 0:  # a machine fast enough to be done by then
         assert "traces drawn like this one" in out
         return
