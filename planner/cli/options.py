@@ -266,8 +266,6 @@ VersionOption = Annotated[
     typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
 ]
 
-#: What iterations times seconds, divided by these seconds, may lose.
-_ROUNDING: Final = 1e-9
 #: Files of a folder that an error names.
 _MOST_NAMED: Final = 5
 
@@ -442,8 +440,9 @@ def seconds_of(text: str, option: str) -> float:
 def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
     """Return what a reader of any answer about these jobs must know about their columns."""
     from instances.trace_rules import KNOWN_COLUMNS
+    from planner.plan.tables import short_jobs
 
-    out = _short_jobs(jobs)
+    out = short_jobs(jobs)
     for column in jobs.extra:
         ours = column.startswith(("philly_", "generic_", "verl_", "profile"))  # of planner import
         guess = "" if ours else did_you_mean(column, KNOWN_COLUMNS)
@@ -465,18 +464,3 @@ def trace_warnings(jobs: JobTable, cluster: Cluster) -> list[str]:
                 f"{points[-1].model_b:g}: state and switches are those of the nearest size."
             )
     return out
-
-
-def _short_jobs(jobs: JobTable) -> list[str]:
-    """Return a warning where jobs end before their first iteration does."""
-    short = (jobs.iterations < 1 - _ROUNDING).nonzero()[0]
-    if not len(short):
-        return []
-    i = int(short[0])
-    given, one = float(jobs.duration_s[i]), float(jobs.solo_s[i])
-    verb = "is" if len(short) == 1 else "are"
-    return [
-        f"{len(short)} of {len(jobs)} jobs {verb} shorter than one iteration ({jobs.job_id[i]}: "
-        f"duration_s {given:.4g}, one iteration {one:.4g} s, {given / one:.2g} iterations): is "
-        "duration_s in seconds?"
-    ]

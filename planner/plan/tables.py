@@ -36,6 +36,7 @@ __all__ = [
     "print_plan",
     "print_profile",
     "share_met",
+    "short_jobs",
 ]
 
 #: GPU names head a column of figures, which must not be cut at 80 columns.
@@ -43,6 +44,8 @@ _WIDEST_NAMES: Final = 11
 #: The same, beside a column of moves.
 _WIDEST_NAMES_MOVING: Final = 8
 
+#: What iterations times seconds, divided by these seconds, may lose.
+_ROUNDING: Final = 1e-9
 _TITLES: dict[Convention, str] = {
     "work": "Each job does its iterations; sharing stretches its stay (convention: work)",
     "wallclock": "Each job stays as long as alone (convention: wallclock)",
@@ -409,6 +412,21 @@ def _restarts_note(jobs: JobTable) -> str:
         f"A moved job restarts for {seconds} s (jobs by source: {', '.join(parts)}): no progress, "
         "nodes paid, counted in its slowdown. wallclock: its stay grows by it; the bound does not."
     )
+
+
+def short_jobs(jobs: JobTable) -> list[str]:
+    """Return a warning where jobs end before their first iteration does."""
+    short = (jobs.iterations < 1 - _ROUNDING).nonzero()[0]
+    if not len(short):
+        return []
+    i = int(short[0])
+    given, one = float(jobs.duration_s[i]), float(jobs.solo_s[i])
+    verb = "is" if len(short) == 1 else "are"
+    return [
+        f"{len(short)} of {len(jobs)} jobs {verb} shorter than one iteration ({jobs.job_id[i]}: "
+        f"duration_s {given:.4g}, one iteration {one:.4g} s, {given / one:.2g} iterations): is "
+        "duration_s in seconds?"
+    ]
 
 
 def data_notes(jobs: JobTable) -> list[str]:

@@ -16,7 +16,7 @@ from instances.hardware import DEFAULT_CLUSTER, Cluster
 from instances.jobs import JobTable
 from instances.plan import Limits
 from instances.trace import Trace
-from planner.plan.tables import data_notes
+from planner.plan.tables import data_notes, short_jobs
 from planner.report.parts import Block, Code, Folded, Rows, Section, Words
 
 __all__ = ["caveats", "inputs_section", "reproduce_section"]
@@ -26,7 +26,7 @@ _OPTION: Final = re.compile(r"(--?[A-Za-z][A-Za-z0-9-]*=)(.*)", re.DOTALL)
 
 
 def caveats(trace: Trace, cluster: Cluster) -> tuple[str, ...]:
-    """Return in one sentence what of the input nobody measured; nothing where all was given.
+    """Return in a sentence what of the input nobody measured, and what of it looks wrong.
 
     Parameters
     ----------
@@ -45,10 +45,11 @@ def caveats(trace: Trace, cluster: Cluster) -> tuple[str, ...]:
         pool.gpu.usd_per_gpu_hour for pool in (cluster.rollout, cluster.train)
     ]:
         parts.append("rents are defaults, from a secondary report")
+    short = tuple(f"Mind: {text}" for text in short_jobs(trace.jobs))
     if not parts:
-        return ()
+        return short
     words = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return (f"Mind: {words}; see Assumptions and inputs.",)
+    return (*short, f"Mind: {words}; see Assumptions and inputs.")
 
 
 def inputs_section(

@@ -122,3 +122,10 @@ def test_the_head_of_a_page_says_what_nobody_measured() -> None:
     assert caveats(measured, DEFAULT_CLUSTER) == (
         "Mind: rents are defaults, from a secondary report; see Assumptions and inputs.",
     )
+
+
+def test_the_head_of_a_page_asks_about_jobs_shorter_than_an_iteration() -> None:
+    """10 s of an iteration of 20 s, at own rents: hours typed as seconds, perhaps."""
+    short = trace_of(job_of("a", 10, 10, duration_s=10.0))
+    (asked,) = caveats(short, cluster_of(rollout_usd=8.0))
+    assert asked.startswith("Mind: 1 of 1 jobs is shorter than one iteration (a: duration_s 10")
