@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -74,6 +74,11 @@ if TYPE_CHECKING:
     from planner.plan.planning import PlanReport
 
 __all__ = ["plan"]
+
+_NEXT: Final = (
+    "Next: planner size says what to own and what to rent, planner gap proves a nearer bound, "
+    "planner report puts everything on one page."
+)
 
 
 def _warnings(trace: Trace, report: PlanReport) -> list[str]:
@@ -224,6 +229,7 @@ def plan(
         from planner.plan.tables import print_plan
 
         print_plan(report, stdout_console())
+        reporter.note(_NEXT)
     if timings and not as_json:
         reporter.note("--timings shows in --json only.")
     if out is not None:

@@ -66,7 +66,7 @@ def report(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write report.html, plan.json, jobs.csv, timeline.csv and gap.csv there.",
+            help="Write report.html, plan.json, jobs.csv, timeline.csv, gap.csv, worst_plan.json.",
             show_default=False,
         ),
     ],

@@ -144,7 +144,7 @@ class Bars:
             return f"{span_words(self._clock() - self._began)} of {span_words(self._limit_s)}"
         if task.total is None:
             return span_words(self._clock() - self._began)
-        words = span_words(task.elapsed or 0.0)
+        words = span_words((task.finished_time if task.finished else task.elapsed) or 0.0)
         if task.finished or task.time_remaining is None:
             return words
         return f"{words}, {span_words(task.time_remaining)} left"

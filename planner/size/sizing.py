@@ -190,6 +190,7 @@ class _Maker:
                 self._tell("demand", done, len(todo))
                 self._rows.append(self._replayed(name, convention))
             self._perfect()
+            self._tell("demand", len(todo), len(todo))
         except KeyboardInterrupt:
             if not self._rows:
                 raise

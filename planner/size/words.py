@@ -363,8 +363,8 @@ def loss_line(report: SizeReport) -> Iterator[str]:
     most = loss.report.most_moved
     moved = ""
     if most is not None:
-        jobs = f"{most.jobs_moved} job{' restarts' if most.jobs_moved == 1 else 's restart'}"
-        moved = f"; at most {jobs} at once"
+        restart = "restarts" if most.jobs_moved == 1 else "restart"
+        moved = f"; at most {most.jobs_moved} of {len(report.trace.jobs):,} jobs {restart} at once"
     yield f"{text} ({states:,} losses, each with a checked plan: {parts}{moved})."
     if any(_pair(spare)) and not loss.proved:
         yield "Fewer spare nodes may do: no plan was found, and that there is none is not proved."

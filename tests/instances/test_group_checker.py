@@ -324,7 +324,8 @@ def test_the_names_of_the_checker_are_those_of_its_group_half() -> None:
     assert checker.Violation is group_checker.Violation
     assert checker.RULES is group_checker.RULES
     assert set(checker.__all__) == {
-        "RULES", "CheckReport", "Violation", "check_group", "check_plan", "recost",
+        "RULES", "TOLERANCE_USD_REL", "CheckReport", "Violation", "check_group", "check_plan",
+        "recost",
     }  # fmt: skip
 
 
