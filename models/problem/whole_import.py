@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from importlib import import_module
 from types import FrameType
 from typing import Any, Final
@@ -26,6 +27,8 @@ def whole_import(name: str) -> Any:
     ImportError
         When there is no such module.
     """
+    if name in sys.modules:  # nothing to cut, and solvers ask at every solve
+        return import_module(name)
     came: list[int] = []
     before: dict[int, Any] = {}
 

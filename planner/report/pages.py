@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from planner.report.inputs_section import caveats, inputs_section, reproduce_section
@@ -29,6 +30,16 @@ _TITLES: Final = {
     "gap": "How far from the least cost",
     "simulation": "What happens at run time",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The reports of one page, on the same trace."""
+
+    plan: PlanReport | None
+    gap: GapReport | None
+    size: SizeReport | None
+    simulation: SimulationReport | None
 
 
 def page_of(
@@ -61,58 +72,53 @@ def page_of(
     ValueError
         When there is no report at all.
     """
-    found = {"size": size, "plan": plan, "gap": gap, "simulation": simulation}
-    there = {kind: report for kind, report in found.items() if report is not None}
+    found = _Found(plan=plan, gap=gap, size=size, simulation=simulation)
+    there = [(kind, report) for kind in _TITLES if (report := getattr(found, kind)) is not None]
     if not there:
         raise ValueError("Expected one report or more, got none.")
-    kinds = tuple(there)
-    trace = next(iter(there.values())).trace
-    sections = [*_sections(plan, gap, size, simulation), *_missing(missing or {})]
-    sections.append(_inputs(plan, gap, size, simulation))
+    kind, first = there[0]
+    trace = first.trace
+    sections = [*_sections(found), *_missing(missing or {})]
+    sections.append(_inputs(found))
     sections.append(
         reproduce_section(
             command,
-            _inputs_document(plan, gap, size, simulation),
+            _inputs_document(found),
             timed=gap is not None and "time" in gap.stopped_by,
         )
     )
     return Page(
-        title=_TITLES[kinds[0]],
+        title=_TITLES[kind],
         subtitle=f"{trace.name}, {len(trace.jobs):,} job{'s' * (len(trace.jobs) != 1)}",
         answer=(
             *answer_of(plan=plan, gap=gap, size=size, simulation=simulation),
-            *_interrupted(gap, size, simulation),
-            *caveats(trace, _cluster(plan, gap, size, simulation)),
+            *_interrupted(found),
+            *caveats(trace, _cluster(found)),
         ),
         sections=tuple(sections),
     )
 
 
-def _sections(
-    plan: PlanReport | None,
-    gap: GapReport | None,
-    size: SizeReport | None,
-    simulation: SimulationReport | None,
-) -> Iterator[Section]:
-    if size is not None:
+def _sections(found: _Found) -> Iterator[Section]:
+    if found.size is not None:
         from planner.report.size_section import size_sections
 
-        yield from size_sections(size)
-    if plan is not None:
+        yield from size_sections(found.size)
+    if found.plan is not None:
         from planner.report.plan_section import plan_sections
 
-        yield from plan_sections(plan)
-    if gap is not None:
+        yield from plan_sections(found.plan)
+    if found.gap is not None:
         from planner.report.gap_section import gap_sections
 
-        yield from gap_sections(gap)
-    if simulation is not None:
+        yield from gap_sections(found.gap)
+    if found.simulation is not None:
         from planner.report.simulation_section import simulation_sections
         from planner.simulate.simulating import fullest_group_run
 
-        ran = simulation.runtime is not None and simulation.interrupted is None
-        run = fullest_group_run(simulation) if ran else None
-        yield from simulation_sections(simulation, run=run)
+        ran = found.simulation.runtime is not None and found.simulation.interrupted is None
+        run = fullest_group_run(found.simulation) if ran else None
+        yield from simulation_sections(found.simulation, run=run)
 
 
 def answer_of(
@@ -157,13 +163,12 @@ def answer_of(
     return (head, *tail, *rest, *(answer[0] for answer in answers[1:]))
 
 
-def _interrupted(
-    gap: GapReport | None, size: SizeReport | None, simulation: SimulationReport | None
-) -> Iterator[str]:
+def _interrupted(found: _Found) -> Iterator[str]:
     """Yield what Ctrl-C, or a signal, ended."""
-    for report in (size, simulation):
+    for report in (found.size, found.simulation):
         if report is not None and report.interrupted is not None:
             yield f"Interrupted in part {report.interrupted}: the rest of it is missing."
+    gap = found.gap
     if gap is not None and gap.interrupted:
         yield f"Interrupted: {gap.n_unsolved:,} of {len(gap.rows):,} moments are not solved."
 
@@ -175,32 +180,23 @@ def _missing(missing: Mapping[str, str]) -> Iterator[Section]:
         yield Section("missing", "What is missing", answer, (words,))
 
 
-def _cluster(
-    plan: PlanReport | None,
-    gap: GapReport | None,
-    size: SizeReport | None,
-    simulation: SimulationReport | None,
-) -> Cluster:
-    report = plan or size or simulation
+def _cluster(found: _Found) -> Cluster:
+    report = found.plan or found.size or found.simulation
     if report is not None:
         return report.options.cluster
-    assert gap is not None
-    return gap.result.cluster
+    assert found.gap is not None
+    return found.gap.result.cluster
 
 
-def _inputs(
-    plan: PlanReport | None,
-    gap: GapReport | None,
-    size: SizeReport | None,
-    simulation: SimulationReport | None,
-) -> Section:
-    report = plan or size or simulation
-    cluster = _cluster(plan, gap, size, simulation)
+def _inputs(found: _Found) -> Section:
+    report = found.plan or found.size or found.simulation
+    cluster = _cluster(found)
     if report is None:
-        assert gap is not None
-        return inputs_section(gap.trace, cluster, limits=gap.replayed.limits)
-    compared = "colocated" in (*((plan.policy, *plan.baselines) if plan is not None else ()),)
-    compared = compared or (size is not None and any(r.name == "colocated" for r in size.demand))
+        assert found.gap is not None
+        return inputs_section(found.gap.trace, cluster, limits=found.gap.replayed.limits)
+    policies = () if found.plan is None else (found.plan.policy, *found.plan.baselines)
+    sized = () if found.size is None else tuple(row.name for row in found.size.demand)
+    compared = "colocated" in (*policies, *sized)
     options = report.options
     return inputs_section(
         report.trace,
@@ -210,34 +206,29 @@ def _inputs(
     )
 
 
-def _inputs_document(
-    plan: PlanReport | None,
-    gap: GapReport | None,
-    size: SizeReport | None,
-    simulation: SimulationReport | None,
-) -> Mapping[str, Any]:
+def _inputs_document(found: _Found) -> Mapping[str, Any]:
     """Return what identifies the input: ``inputs`` of the commands' JSON documents.
 
     Of several on one trace they differ in their options, and in the seed: none where nothing is
     drawn.
     """
     documents: dict[str, Mapping[str, Any]] = {}
-    if plan is not None:
+    if found.plan is not None:
         from planner.plan.document import plan_document
 
-        documents["plan"] = plan_document(plan)["inputs"]
-    if size is not None:
+        documents["plan"] = plan_document(found.plan)["inputs"]
+    if found.size is not None:
         from planner.size.document import size_document
 
-        documents["size"] = size_document(size)["inputs"]
-    if gap is not None:
+        documents["size"] = size_document(found.size)["inputs"]
+    if found.gap is not None:
         from planner.gap.document import gap_document
 
-        documents["gap"] = gap_document(gap)["inputs"]
-    if simulation is not None:
+        documents["gap"] = gap_document(found.gap)["inputs"]
+    if found.simulation is not None:
         from planner.simulate.document import simulation_document
 
-        documents["simulate"] = simulation_document(simulation)["inputs"]
+        documents["simulate"] = simulation_document(found.simulation)["inputs"]
     first, *others = documents.values()
     if not others:
         return first
